@@ -311,6 +311,23 @@ def test_the_last_calls() -> None:
         assert lines[-2:] == ["20 all_reduce [19, 2] float32", "21 barrier"]
 
 
+def test_the_last_calls_have_the_names_of_torch() -> None:
+    def work(rank: int) -> list[str]:
+        x, whole, parts = torch.ones(2), torch.ones(4), [torch.ones(2), torch.ones(2)]
+        dist.all_gather(parts, x)
+        dist.all_gather_into_tensor(whole, x)
+        dist.reduce_scatter(x, parts)
+        dist.reduce_scatter_tensor(x, whole)
+        dist.gather(x, parts if rank == 0 else None)
+        dist.scatter(x, parts if rank == 0 else None)
+        dist.all_to_all_single(torch.ones(2), x)
+        dist.all_to_all([torch.ones(2), torch.ones(2)], parts)
+        return [line.split()[1] for line in collops.torch.last_calls()]
+
+    names = "all_gather all_gather_into_tensor reduce_scatter reduce_scatter_tensor gather scatter"
+    assert run_group(work, 2) == [[*names.split(), "all_to_all_single", "all_to_all"]] * 2
+
+
 def test_the_last_calls_have_the_operators_in_order() -> None:
     def work(rank: int) -> list[str]:
         dist.all_reduce(torch.ones(2))

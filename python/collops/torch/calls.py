@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import torch
+from torch._C import _distributed_c10d
 
 from collops.errors import ErrorCode, raise_status, status_error
 from collops.torch.call_log import CallLog
@@ -19,19 +20,88 @@ from collops.torch.staging import Staging
 from collops.torch.works import EndedWork, Several, StartedWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from collops.collectives.communicator import Communicator
 
 _NONE = timedelta(0)
 _F = TypeVar("_F", bound="Callable[..., Any]")
+# What may be passed in place of options, and the members of these that have it.
+_MEMBERS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
+_OPTIONS = frozenset(
+    kind
+    for name, kind in vars(_distributed_c10d).items()
+    if name.endswith("Options") and hasattr(kind, "asyncOp")
+)
 
 
-def refusing(operation: str) -> Callable[[_F], _F]:
+class ArgumentForms:
+    """The forms in which a call takes its arguments: those of torch's ProcessGroup.
+
+    torch.distributed passes lists of tensors and an object of options. Others that call a group,
+    such as hooks, torchft and torch's DDP, also pass a single tensor, no options or what options
+    hold: ``group.allreduce(x, ReduceOp.MAX, timeout=limit)``.
+
+    Args:
+        options: the name of the class of its options.
+        names: of its arguments, in order. A ``|`` is between those of one argument, ``*`` follows
+            a list of tensors and ``**`` a list of such lists; a list of one item may be the item.
+            After the tensors come the options, or in their place op, root and timeout.
+    """
+
+    def __init__(self, options: str, names: str) -> None:
+        self._options = getattr(_distributed_c10d, options)
+        words = [(word.rstrip("*").split("|"), word.count("*")) for word in names.split()]
+        self._settings = [names[0] for names, _ in words if names[0] in _MEMBERS]
+        self._tensors = [(names[0], depth) for names, depth in words if names[0] not in _MEMBERS]
+        self._known = {name: names[0] for names, _ in words for name in names} | {"opts": "opts"}
+
+    def options_last(
+        self, call: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """The arguments as torch.distributed passes them: tensors, then options."""
+        count = len(self._tensors)
+        has_options = len(args) > count and (args[count] is None or type(args[count]) in _OPTIONS)
+        names = [name for name, _ in self._tensors] + (["opts"] if has_options else self._settings)
+        if len(args) > len(names):
+            raise TypeError(f"{call}: got {len(args)} arguments, at most {len(names)} are possible")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            own = self._known.get(name, "")
+            if not own or own in given:
+                fault = "is given twice" if own else "is none of the arguments"
+                raise TypeError(f"{call}: {name!r} {fault}")
+            given[own] = value
+        if missing := [name for name, _ in self._tensors if name not in given]:
+            raise TypeError(f"{call}: the argument {missing[0]!r} is missing")
+        lists = [_nested(given.pop(name), depth) for name, depth in self._tensors]
+        opts = given.pop("opts", None)
+        if opts is not None and given:
+            raise TypeError(f"{call}: {next(iter(given))!r} is given beside opts, which has it")
+        if opts is None:
+            opts = self._options()
+        for name, value in given.items():
+            if value is not None:
+                setattr(opts, _MEMBERS[name], value)
+        return (*lists, opts)
+
+
+def _nested(value: Any, depth: int) -> Any:
+    """A list, or a list of lists, of what may be one item of it."""
+    if depth and isinstance(value, torch.Tensor):
+        return [value]
+    if depth == 2 and value and isinstance(value[0], torch.Tensor):
+        return [value]
+    return value
+
+
+def refusing(operation: str, options: str, names: str) -> Callable[[_F], _F]:
     """Sends an error that a method raises before its call to the ranks that wait in that call.
 
-    `operation` is the core's name of the call; its own errors have been sent already.
+    `operation` is the core's name of the call; its own errors have been sent already. `options` and
+    `names` are those of the call's arguments, for ArgumentForms.
     """
+    forms = ArgumentForms(options, names)
 
     def decorate(method: _F) -> _F:
         @functools.wraps(method)
@@ -42,7 +112,9 @@ def refusing(operation: str) -> Callable[[_F], _F]:
                 self._note_thread()
                 self._began = False
                 try:
-                    return method(self, *args, **kwargs)
+                    if kwargs or not args or type(args[-1]) not in _OPTIONS:
+                        args = forms.options_last(method.__name__, args, kwargs)
+                    return method(self, *args)
                 except Exception as error:
                     if not self._began:
                         self._comm.refuse(operation, error)
@@ -63,6 +135,21 @@ def placed(method: _F) -> _F:
         return method(self, *args, **kwargs)
 
     return on_device  # type: ignore[return-value]
+
+
+def several(options: str, names: str) -> Callable[[_F], _F]:
+    """For a call of several tensors, of which each is a call by itself."""
+    forms = ArgumentForms(options, names)
+
+    def decorate(method: _F) -> _F:
+        @placed
+        @functools.wraps(method)
+        def each(self: Calls, *args: Any, **kwargs: Any) -> Any:
+            return method(self, *forms.options_last(method.__name__, args, kwargs))
+
+        return each  # type: ignore[return-value]
+
+    return decorate
 
 
 @break_graphs
@@ -111,10 +198,19 @@ class Calls:
             self._thread = threading.get_ident()
 
     def _move(
-        self, opts: Any, name: str, args: tuple[Any, ...], tensors: Any, finish: Any = None
+        self,
+        opts: Any,
+        name: str,
+        args: tuple[Any, ...],
+        tensors: Any,
+        finish: Any = None,
+        called: str = "",
     ) -> Any:
-        """Runs a call of the communicator, or starts it if the options say so."""
-        self.log.add(name, tensors)
+        """Runs a call of the communicator, or starts it if the options say so.
+
+        `called` is torch.distributed's name of the call, where that is another one.
+        """
+        self.log.add(called or name, tensors)
         self._began = True
         timeout = _NONE if opts is None else opts.timeout
         limit_s = timeout.total_seconds() if timeout > _NONE else None  # None: the group's
@@ -167,19 +263,36 @@ class Calls:
         """The Work of several calls."""
         return Several(works, self)
 
-    def _check_own(self, call: str, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
-        """A list has a tensor for each rank; this rank's has the size of its own tensor."""
-        size, rank = self._comm.size, self._comm.rank
-        if len(parts) != size:
+    def _check_list(self, call: str, parts: Sequence[torch.Tensor]) -> None:
+        """A list has a tensor for each rank."""
+        if len(parts) != self._comm.size:
             raise_status(
                 ErrorCode.ERROR_INVALID_PARAM,
-                f"{call}: the list must have {size} tensors, one per rank, got {len(parts)}",
+                f"{call}: the list must have {self._comm.size} tensors, one per rank, got "
+                f"{len(parts)}",
             )
+
+    def _check_own(self, call: str, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
+        """A list has a tensor for each rank; this rank's has the size of its own tensor."""
+        rank = self._comm.rank
+        self._check_list(call, parts)
         if parts[rank].numel() != own.numel() or parts[rank].dtype != own.dtype:
             raise_status(
                 ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                f"{call}: tensor {rank} of the list has {parts[rank].numel()} {parts[rank].dtype}, "
-                f"this rank's tensor {own.numel()} {own.dtype}",
+                f"{call}: tensor {rank} of the list is {list(parts[rank].shape)} "
+                f"{parts[rank].dtype}, this rank's tensor {list(own.shape)} {own.dtype}",
+            )
+
+    def _check_whole(
+        self, call: str, whole: torch.Tensor, part: torch.Tensor, labels: tuple[str, str]
+    ) -> None:
+        """A tensor of all ranks' parts has as many elements as they have together."""
+        size = self._comm.size
+        if whole.numel() != size * part.numel():
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                f"{call}: the {labels[0]} must have {size} times the elements of the {labels[1]}, "
+                f"one part per rank, got {list(whole.shape)} and {list(part.shape)}",
             )
 
     def _apart(self, own: Target) -> Target:

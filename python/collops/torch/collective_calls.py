@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from collops.torch.calls import Calls, placed, refusing
+from collops.torch.calls import Calls, refusing, several
 from collops.torch.memory import as_passed, flat, joined, joined_source, overlap, source, target
 
 if TYPE_CHECKING:
@@ -21,34 +21,33 @@ reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.red
 class CollectiveCalls(Calls):
     """Calls that all ranks of a group make; each returns a Work."""
 
-    @refusing("AllReduce")
-    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+    @refusing("AllReduce", "AllreduceOptions", "tensors|tensor* op timeout")
+    def allreduce(self, tensors: Any, opts: Any) -> Any:
         """all_reduce, in place."""
-        if not isinstance(tensors, torch.Tensor) and len(tensors) != 1:
+        if len(tensors) != 1:
             return self.allreduce_coalesced(tensors, opts)
-        x = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
-        [x] = as_passed([x])
+        [x] = as_passed(tensors)
         reduction = self._reduction("all_reduce", opts.reduceOp, x.dtype)
         out = target("all_reduce", x, keeps_values=True)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
         args = given, reduction.name, out.memory
         return self._move(opts, "all_reduce", args, [x], self._finish(out, reduction))
 
-    @placed
-    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Any:
+    @several("AllreduceCoalescedOptions", "tensors*")
+    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any) -> Any:
         """all_reduce of each tensor."""
         return self._each("AllReduce", lambda x: self.allreduce([x], opts), tensors)
 
-    @refusing("Broadcast")
-    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
+    @refusing("Broadcast", "BroadcastOptions", "tensors|tensor* root timeout")
+    def broadcast(self, tensors: Any, opts: Any) -> Any:
         """broadcast, in place."""
         [x] = as_passed(tensors)
         root = opts.rootRank
         out = target("broadcast", x, keeps_values=True, is_written=self._comm.rank != root)
         return self._move(opts, "broadcast", (out.memory, root), [x], self._finish(out))
 
-    @refusing("Reduce")
-    def reduce(self, tensors: Any, opts: Any = None) -> Any:
+    @refusing("Reduce", "ReduceOptions", "tensors|tensor* root op timeout")
+    def reduce(self, tensors: Any, opts: Any) -> Any:
         """reduce: the root's tensor becomes the result, the others' keep their values."""
         [x] = tensors
         reduction = self._reduction("reduce", opts.reduceOp, x.dtype)
@@ -61,8 +60,12 @@ class CollectiveCalls(Calls):
         args = given, reduction.name, opts.rootRank, out.memory
         return self._move(opts, "reduce", args, [x], finish)
 
-    @refusing("AllGatherV")
-    def allgather(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "AllGatherV",
+        "AllgatherOptions",
+        "output_tensors** input_tensors|input_tensor* timeout",
+    )
+    def allgather(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_gather into a list of tensors, whose sizes may differ."""
         *parts, x = as_passed([*outs[0], *inputs])
         self._check_own("all_gather", parts, x)
@@ -76,12 +79,13 @@ class CollectiveCalls(Calls):
             elif not self.in_place:
                 given = given.clone()
         args = given, sizes, 0, out.memory
-        return self._move(opts, "all_gatherv", args, parts, self._finish(out))
+        return self._move(opts, "all_gatherv", args, parts, self._finish(out), "all_gather")
 
-    @refusing("AllGather")
-    def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
+    @refusing("AllGather", "AllgatherOptions", "output input")
+    def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """all_gather into one tensor."""
         out, x = as_passed([out, x])
+        self._check_whole("all_gather_into_tensor", out, x, ("output", "input"))
         given, whole = source("all_gather", x), target("all_gather", out)
         if overlap(whole.memory, given):
             if not self._is_own_block(whole.memory, given):
@@ -89,28 +93,32 @@ class CollectiveCalls(Calls):
             elif not self.in_place:
                 given = given.clone()
         args = flat(given), flat(whole.memory)
-        return self._move(opts, "all_gather", args, [out], self._finish(whole))
+        finish = self._finish(whole)
+        return self._move(opts, "all_gather", args, [out], finish, "all_gather_into_tensor")
 
-    @placed
-    def allgather_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @several("AllgatherOptions", "output_lists** input_list*")
+    def allgather_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_gather of several tensors: outs[rank][i] is inputs[i] of that rank."""
         columns = [list(parts) for parts in zip(*outs, strict=False)]
         return self._each(
             "AllGatherV", lambda parts, x: self.allgather([parts], [x], opts), columns, inputs
         )
 
-    @placed
-    def all_gather_single_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @several("AllgatherOptions", "outputs* inputs*")
+    def all_gather_single_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_gather_single of each pair."""
         return self._each(
             "AllGather", lambda out, x: self.all_gather_single(out, x, opts), outs, inputs
         )
 
-    @refusing("ReduceScatterV")
-    def reduce_scatter(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "ReduceScatterV",
+        "ReduceScatterOptions",
+        "output_tensors|output* input_tensors|input** op timeout",
+    )
+    def reduce_scatter(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """reduce_scatter of a list of tensors, whose sizes may differ."""
-        out = outs if isinstance(outs, torch.Tensor) else outs[0]
-        parts = inputs if isinstance(inputs[0], torch.Tensor) else inputs[0]
+        [out], [parts] = outs, inputs
         self._check_own("reduce_scatter", parts, out)
         reduction = self._reduction("reduce_scatter", opts.reduceOp, out.dtype)
         own = target("reduce_scatter", out)
@@ -119,11 +127,13 @@ class CollectiveCalls(Calls):
             given = reduction.prepare(given)
         sizes = [part.numel() for part in parts]
         args = given, sizes, 0, reduction.name, flat(own.memory)
-        return self._move(opts, "reduce_scatterv", args, [out], self._finish(own, reduction))
+        finish = self._finish(own, reduction)
+        return self._move(opts, "reduce_scatterv", args, [out], finish, "reduce_scatter")
 
-    @refusing("ReduceScatter")
-    def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
+    @refusing("ReduceScatter", "ReduceScatterOptions", "outputTensor inputTensor")
+    def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """reduce_scatter of one tensor; `out` may be a part of it."""
+        self._check_whole("reduce_scatter_tensor", x, out, ("input", "output"))
         reduction = self._reduction("reduce_scatter", opts.reduceOp, x.dtype)
         whole, own = source("reduce_scatter", x), target("reduce_scatter", out)
         if reduction.prepare is not None:
@@ -132,22 +142,23 @@ class CollectiveCalls(Calls):
         if not stays and overlap(whole, own.memory):
             own = self._apart(own)
         args = flat(whole), reduction.name, flat(own.memory)
-        return self._move(opts, "reduce_scatter", args, [out], self._finish(own, reduction))
+        finish = self._finish(own, reduction)
+        return self._move(opts, "reduce_scatter", args, [out], finish, "reduce_scatter_tensor")
 
     def _is_own_block(self, whole: torch.Tensor, own: torch.Tensor) -> bool:
         """Whether `own` is this rank's part of `whole`, which the core takes in place."""
         begin = whole.data_ptr() + self._comm.rank * own.nbytes
         return bool(own.data_ptr() == begin and own.nbytes * self._comm.size == whole.nbytes)
 
-    @placed
-    def reduce_scatter_single_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @several("ReduceScatterOptions", "outputs* inputs*")
+    def reduce_scatter_single_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """reduce_scatter_single of each pair."""
         return self._each(
             "ReduceScatter", lambda out, x: self.reduce_scatter_single(out, x, opts), outs, inputs
         )
 
-    @refusing("Barrier")
-    def barrier(self, opts: Any = None) -> Any:
+    @refusing("Barrier", "BarrierOptions", "timeout")
+    def barrier(self, opts: Any) -> Any:
         """Waits until every rank has called it."""
         return self._move(opts, "barrier", (), [])
 

@@ -110,11 +110,11 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
                 self._of_devices[kind.name] = calls
             return calls
 
-    def barrier(self, opts: Any = None) -> Any:
+    def barrier(self, *args: Any, **kwargs: Any) -> Any:
         """Waits until every rank has called it, and for the work so far on a device in use."""
         for calls in self._of_devices.values():
             calls.streams.synchronize()
-        return super().barrier(opts)
+        return super().barrier(*args, **kwargs)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets how long a call waits for other ranks."""
@@ -158,6 +158,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         opts: Any = None,
         group_name: str | None = None,
         group_desc: str | None = None,
+        device_types: Sequence[torch.device] | None = None,
     ) -> Group | None:
         """Makes a group of some ranks of this group, which call it; None on other ranks.
 
@@ -171,6 +172,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
             group_name: a name that no other split of this group had; None: made of the ranks and
                 the number of splits before.
             group_desc: what the group is for.
+            device_types: of other backends; ignored.
         """
         self._splits += 1
         if self.rank() not in ranks:

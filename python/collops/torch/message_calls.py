@@ -15,7 +15,7 @@ class MessageCalls(Calls):
     """send and recv; they never wait for collective calls that were started before."""
 
     @placed
-    def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
         """Starts a message to another rank."""
         [x] = tensors
         self.log.add("send", tensors)
@@ -25,13 +25,13 @@ class MessageCalls(Calls):
             given = x  # which the communicator refuses, and tells the other rank
         with self.lock:
             self._note_thread()
-            call = self._comm.start("send", given, to, tag)
+            call = self._comm.start("send", given, dstRank, tag)
         return self._noted(MessageWork(call, [x], self))
 
     @placed
-    def recv(self, tensors: Any, from_: int, tag: int = 0) -> Any:
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Any:
         """Starts to receive a message of another rank."""
-        return self._receive(tensors, from_, tag)
+        return self._receive(tensors, srcRank, tag)
 
     @placed
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:

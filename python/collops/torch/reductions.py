@@ -70,8 +70,9 @@ def reduction_of(call: str, op: Any, dtype: torch.dtype) -> Reduction:
     elif dtype.is_complex and kind not in _OF_COMPLEX:
         pass  # a complex number travels as two real ones
     elif kind == _Kind.PREMUL_SUM:
-        factor = op.__getstate__()[1]
-        return Reduction("sum", lambda x: x * factor)
+        if dtype.is_floating_point or dtype.is_complex:  # as with NCCL, no whole numbers
+            factor = op.__getstate__()[1]
+            return Reduction("sum", lambda x: (x * factor).to(x.dtype))
     elif kind in _PLAIN:
         return _PLAIN[kind]
     raise_status(

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 class RootedCalls(Calls):
     """gather, scatter and all_to_all, under the names that torch.distributed calls."""
 
-    @refusing("AllToAllV")
-    def gather(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "AllToAllV", "GatherOptions", "output_tensors** input_tensors|input_tensor* root timeout"
+    )
+    def gather(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """gather: the root has a list of tensors, the others an empty one."""
         [x] = inputs
         size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
@@ -27,7 +29,8 @@ class RootedCalls(Calls):
         sends = [given.numel() if peer == root else 0 for peer in range(size)]
         if rank != root:
             nothing = given[:0].clone()
-            return self._move(opts, "all_to_allv", (given, sends, [0] * size, nothing), [])
+            args = given, sends, [0] * size, nothing
+            return self._move(opts, "all_to_allv", args, [], None, "gather")
         [parts] = outs
         self._check_own("gather", parts, x)
         out = joined("gather", parts, self._staging.empty)
@@ -35,10 +38,12 @@ class RootedCalls(Calls):
             out = self._apart(out)
         receives = [part.numel() for part in parts]
         args = given, sends, receives, out.memory
-        return self._move(opts, "all_to_allv", args, parts, self._finish(out))
+        return self._move(opts, "all_to_allv", args, parts, self._finish(out), "gather")
 
-    @refusing("AllToAllV")
-    def scatter(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "AllToAllV", "ScatterOptions", "output_tensors|output_tensor* input_tensors** root timeout"
+    )
+    def scatter(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """scatter: the root has a list of tensors, the others an empty one."""
         size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
         out, *parts = as_passed([*outs, *(inputs[0] if inputs else ())])
@@ -51,16 +56,18 @@ class RootedCalls(Calls):
         else:
             given, sends = flat(own.memory)[:0].clone(), [0] * size
         args = given, sends, receives, flat(own.memory)
-        return self._move(opts, "all_to_allv", args, [out], self._finish(own))
+        return self._move(opts, "all_to_allv", args, [out], self._finish(own), "scatter")
 
-    @refusing("AllToAllV")
+    @refusing(
+        "AllToAllV", "AllToAllOptions", "output input output_split_sizes input_split_sizes timeout"
+    )
     def all_to_all_single(
         self,
         out: torch.Tensor,
         x: torch.Tensor,
         out_splits: Sequence[int],
         in_splits: Sequence[int],
-        opts: Any = None,
+        opts: Any,
     ) -> Any:
         """all_to_all of rows; empty lists share them out evenly."""
         out, x = as_passed([out, x])
@@ -73,13 +80,16 @@ class RootedCalls(Calls):
             self._elements("out", out, out_splits),
             flat(whole.memory),
         )
-        return self._move(opts, "all_to_allv", args, [out], self._finish(whole))
+        finish = self._finish(whole)
+        return self._move(opts, "all_to_allv", args, [out], finish, "all_to_all_single")
 
-    @refusing("AllToAllV")
-    def alltoall(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing("AllToAllV", "AllToAllOptions", "output_tensors* input_tensors*")
+    def alltoall(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_to_all of lists of tensors, whose sizes may differ."""
         both = as_passed([*outs, *inputs])
         outs, inputs = both[: len(outs)], both[len(outs) :]
+        for parts in (outs, inputs):
+            self._check_list("all_to_all", parts)
         out = joined("all_to_all", outs, self._staging.empty)
         args = (
             joined_source("all_to_all", inputs, self._staging.empty, out.memory),
@@ -87,7 +97,7 @@ class RootedCalls(Calls):
             [part.numel() for part in outs],
             out.memory,
         )
-        return self._move(opts, "all_to_allv", args, outs, self._finish(out))
+        return self._move(opts, "all_to_allv", args, outs, self._finish(out), "all_to_all")
 
     alltoall_base = all_to_all_single
 

@@ -46,11 +46,11 @@ def test_tensors_may_be_named() -> None:
     def work(rank: int) -> tuple[list[float], list[float]]:
         group, x = default_group(), torch.full((2,), float(rank)).npu()
         out, own = torch.empty(4, device="npu"), torch.empty(2, device="npu")
-        group.all_gather_single(out=out, x=x).wait()
+        group.all_gather_single(output=out, input=x).wait()
         if rank == 0:
-            group.send(tensors=[x + 7], to=1).wait()
+            group.send(tensors=[x + 7], dstRank=1, tag=0).wait()
         else:
-            group.recv(tensors=[own], from_=0).wait()
+            group.recv(tensors=[own], srcRank=0, tag=0).wait()
         return out.tolist(), own.tolist() if rank else []
 
     assert run_npu_group(work, 2) == [([0, 0, 1, 1], []), ([0, 0, 1, 1], [7, 7])]

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from groups import default_group, run_group  # noqa: E402
 
+import collops  # noqa: E402
 from collops.torch.collective_calls import reduce_scatter_single  # noqa: E402
 
 RANKS = 3
@@ -147,3 +148,54 @@ def _in_place(rank: int) -> list[bool]:
 
 def test_tensors_that_are_input_and_output() -> None:
     assert run_group(_in_place, RANKS) == [[True] * 4] * RANKS
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: dist.all_to_all([], []),
+        "all_to_all: the list must have 2 tensors, one per rank, got 0",
+    ),
+    (
+        lambda: dist.all_gather([], torch.ones(2)),
+        "all_gather: the list must have 2 tensors, one per rank, got 0",
+    ),
+    (
+        lambda: dist.all_gather([torch.ones(2, 3), torch.ones(2, 3)], torch.ones(2, 2)),
+        "all_gather: tensor 0 of the list is [2, 3] torch.float32, this rank's tensor [2, 2] "
+        "torch.float32",
+    ),
+    (
+        lambda: dist.all_gather_into_tensor(torch.ones(5, 3), torch.ones(2, 3)),
+        "all_gather_into_tensor: the output must have 2 times the elements of the input, one part "
+        "per rank, got [5, 3] and [2, 3]",
+    ),
+    (
+        lambda: dist.reduce_scatter_tensor(torch.ones(2, 3), torch.ones(3, 3)),
+        "reduce_scatter_tensor: the input must have 2 times the elements of the output, one part "
+        "per rank, got [3, 3] and [2, 3]",
+    ),
+    (
+        lambda: dist.all_reduce(
+            torch.ones(2, dtype=torch.int64), torch.distributed._make_nccl_premul_sum(2.5)
+        ),
+        "all_reduce: collops has no PREMUL_SUM of torch.int64 elements",
+    ),
+]
+
+
+def _refused(rank: int) -> list[str]:
+    """Rank 0 makes each wrong call, of which rank 1 hears in a barrier."""
+    found = []
+    for call, _ in WRONG:
+        try:
+            call() if rank == 0 else dist.barrier()
+        except collops.Error as error:
+            found.append(error.message)
+    return found
+
+
+def test_what_does_not_fit_is_refused_in_the_callers_terms() -> None:
+    own, others = run_group(_refused, 2)
+    assert own == [message for _, message in WRONG]
+    for (_, message), heard in zip(WRONG, others, strict=True):
+        assert message in heard

@@ -81,7 +81,16 @@ def accumulated() -> list[float]:
 
 def joined() -> list[float]:
     """Rank r has r batches more than rank 0; all ranks have the same weights at the end."""
-    model = wrapped()
+    return _joined(wrapped())
+
+
+def joined_unused() -> list[float]:
+    """Here torch calls the group itself, with a tensor and no options."""
+    torch.manual_seed(3)
+    return _joined(wrapped(Unused(), find_unused_parameters=True))
+
+
+def _joined(model: Any) -> list[float]:
     with Join([model]):
         losses = train(model, count=3 + dist.get_rank())
     final = sum(weight.detach().double().abs().sum().item() for weight in model.parameters())
@@ -116,6 +125,7 @@ VARIANTS = {
     "builtin_hook": builtin_hook,
     "accumulated": accumulated,
     "joined": joined,
+    "joined_unused": joined_unused,
     "zero_redundancy": zero_redundancy,
     "zero_with_join": zero_with_join,
 }

@@ -61,9 +61,15 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         self._messages: list[_Queued] | None = None  # of the batch that is being made
 
     def _move(
-        self, opts: Any, name: str, args: tuple[Any, ...], tensors: Any, finish: Any = None
+        self,
+        opts: Any,
+        name: str,
+        args: tuple[Any, ...],
+        tensors: Any,
+        finish: Any = None,
+        called: str = "",
     ) -> Any:
-        self.log.add(name, tensors)
+        self.log.add(called or name, tensors)
         self._began = True
 
         def run() -> None:
@@ -101,10 +107,10 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         else:
             total.div_(self._comm.size, rounding_mode="trunc")
 
-    def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
         """Puts a message to another rank on the group's own stream."""
         [x] = tensors
-        return self._message("send", SendTo(source("send", x), to, tag), x, None)
+        return self._message("send", SendTo(source("send", x), dstRank, tag), x, None)
 
     def _receive(self, tensors: Any, from_: int | None, tag: int) -> Any:
         [out] = tensors
