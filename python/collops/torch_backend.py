@@ -48,7 +48,8 @@ def register() -> None:
         # A torch with this set attaches a recorder to groups of other backends, for which they need
         # a backend in C++. A group of collops keeps its own log of calls.
         c10d = distributed.distributed_c10d
-        getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("collops")
+        recording: set[str] = getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set())
+        recording.add("collops")
         own = _in_front(distributed.init_process_group, distributed.DistNetworkError)
         distributed.init_process_group = c10d.init_process_group = own
 

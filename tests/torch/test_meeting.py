@@ -16,10 +16,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
+from groups import TIMEOUT_S, default_group, run_group  # noqa: E402
 
 import collops  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
+from patience import patience  # noqa: E402
 
 
 def total() -> float:
@@ -38,7 +39,7 @@ def free_port() -> int:
 
 def wait_for(holds: Callable[[], bool]) -> None:
     """Returns once something holds."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patience(30)
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -135,7 +136,7 @@ def test_ranks_meet_again_after_one_was_missing(tmp_path: Path) -> None:
             if rank == 1:
                 wait_for(functools.partial(store.check, [f"over {turn}"]))
             try:
-                limit = timedelta(seconds=20 if turn else 0.5)
+                limit = timedelta(seconds=patience(20) if turn else 0.5)
                 place = {"rank": rank, "world_size": 2, "timeout": limit}
                 if turn and rank == 0:
                     store.set("over 1", "")
@@ -156,9 +157,9 @@ def test_the_variable_holds_unless_the_program_gives_a_time_out() -> None:
     from torch.distributed.constants import default_pg_timeout
 
     def work(rank: int) -> list[float]:
-        limits = [None, timedelta(seconds=17), default_pg_timeout]
+        limits = [None, timedelta(seconds=1.7), default_pg_timeout]
         groups = [dist.new_group([0], timeout=limit) for limit in limits]
         return [default_group().communicator.timeout_s, *(g.communicator.timeout_s for g in groups)]
 
-    assert run_group(work, 1, env={"COLLOPS_TIMEOUT_S": "41"}) == [[60.0, 41.0, 17.0, 41.0]]
-    assert run_group(work, 1) == [[60.0, 1800.0, 17.0, 1800.0]]
+    assert run_group(work, 1, env={"COLLOPS_TIMEOUT_S": "4.1"}) == [[TIMEOUT_S, 4.1, 1.7, 4.1]]
+    assert run_group(work, 1) == [[TIMEOUT_S, 1800.0, 1.7, 1800.0]]

@@ -16,13 +16,14 @@ from groups import run_group  # noqa: E402
 from torch._C import _distributed_c10d as c10d  # noqa: E402
 
 import collops  # noqa: E402
+from patience import patience  # noqa: E402
 
 ROOT = 1
 SPLITS = [[1, 3], [2, 2]]  # of the rows that a rank sends to each rank
 BY_NAME = {
     "op": dist.ReduceOp.MAX,
     "root": ROOT,
-    "timeout": timedelta(seconds=50),
+    "timeout": timedelta(seconds=patience(50)),
     **{"srcRank": 0, "dstRank": 1, "tag": 5, "arg1": 5},
 }
 
