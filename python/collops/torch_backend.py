@@ -46,7 +46,8 @@ def register() -> None:
         # A torch with this set attaches a recorder to groups of other backends, for which they need
         # a backend in C++. A group of collops keeps its own log of calls.
         c10d = distributed.distributed_c10d
-        getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("collops")
+        recorded: set[str] = getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set())
+        recorded.add("collops")
 
 
 def _create(options: Any, backend_options: Any) -> Any:
