@@ -188,7 +188,10 @@ def test_a_timeout_is_that_of_the_call() -> None:
 
 WRONG = [
     (lambda group: group.allreduce(), "allreduce: the argument 'tensors' is missing"),
-    (lambda group: group.barrier(1, 2), "barrier: got 2 arguments, at most 1 are possible"),
+    (
+        lambda group: group.broadcast([torch.ones(1)], 0, None, 1),
+        "broadcast: got 4 arguments, at most 3 are possible",
+    ),
     (
         lambda group: group.broadcast([torch.ones(1)], src=0),
         "broadcast: 'src' is none of the arguments",
