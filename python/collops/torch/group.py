@@ -110,11 +110,11 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
                 self._of_devices[kind.name] = calls
             return calls
 
-    def barrier(self, *args: Any, **kwargs: Any) -> Any:
+    def barrier(self, opts: Any = None, **kwargs: Any) -> Any:
         """Waits until every rank has called it, and for the work so far on a device in use."""
         for calls in self._of_devices.values():
             calls.streams.synchronize()
-        return super().barrier(*args, **kwargs)
+        return super().barrier(opts, **kwargs)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets how long a call waits for other ranks."""

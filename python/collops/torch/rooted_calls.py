@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from collops.errors import ErrorCode, raise_status
-from collops.torch.calls import Calls, refusing
+from collops.torch.calls import Calls, refusing, several
 from collops.torch.memory import as_passed, flat, joined, joined_source, overlap, source, target
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ class RootedCalls(Calls):
         receives = [part.numel() for part in parts]
         args = given, sends, receives, out.memory
         return self._move(opts, "all_to_allv", args, parts, self._finish(out), "gather")
+
+    @several("GatherOptions", "output input")
+    def gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
+        """gather into one tensor, which torch 2.15 has; only the root's is written."""
+        is_root = self._comm.rank == opts.rootRank
+        return self.gather([out.chunk(self._comm.size)] if is_root else [], [x], opts)
 
     @refusing(
         "AllToAllV", "ScatterOptions", "output_tensors|output_tensor* input_tensors** root timeout"

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 from call_table import data, poison  # noqa: E402
-from groups import run_group  # noqa: E402
+from groups import default_group, run_group  # noqa: E402
 from torch._C import _distributed_c10d as c10d  # noqa: E402
 
 import collops  # noqa: E402
@@ -94,6 +94,7 @@ def _tensors(call: str, rank: int, root: int) -> list[Any]:
         "all_gather_single": [poison(8), x],
         "all_gather_single_coalesced": [[poison(8), poison(8)], [x, y]],
         "gather": [[outs] if is_root else [], [x]],
+        "gather_single": [poison(8), x] if is_root else [poison(0), x],
         "scatter": [outs[:1], [parts] if is_root else []],
         "reduce_scatter": [outs[:1], [parts]],
         "reduce_scatter_single": [poison(4), whole],
@@ -160,6 +161,20 @@ def test_every_form_is_as_gloos() -> None:
         )
 
 
+def _gathered_in_one(rank: int) -> list[float]:
+    """A method that ProcessGroup has from torch 2.15 on."""
+    out = poison((2, 2, 3)) if rank == ROOT else torch.empty(0)
+    options = dist.GatherOptions()
+    options.rootRank = ROOT
+    default_group().gather_single(out, data(rank, (2, 3)), options).wait()
+    return out.tolist()
+
+
+def test_gather_into_one_tensor() -> None:
+    whole = torch.stack([data(rank, (2, 3)) for rank in range(2)])
+    assert run_group(_gathered_in_one, 2) == [[], whole.tolist()]
+
+
 def _limited(rank: int) -> list[tuple[str, str]]:
     limit = timedelta(seconds=0.2)
     options = dist.AllreduceOptions()
@@ -189,7 +204,10 @@ def test_a_timeout_is_that_of_the_call() -> None:
 
 WRONG = [
     (lambda group: group.allreduce(), "allreduce: the argument 'tensors' is missing"),
-    (lambda group: group.barrier(1, 2), "barrier: got 2 arguments, at most 1 are possible"),
+    (
+        lambda group: group.broadcast([torch.ones(1)], 0, None, 1),
+        "broadcast: got 4 arguments, at most 3 are possible",
+    ),
     (
         lambda group: group.broadcast([torch.ones(1)], src=0),
         "broadcast: 'src' is none of the arguments",
