@@ -31,9 +31,6 @@ def run_group(
     """The results of ``work(rank, *args)`` on the ranks of a new default group, in rank order."""
 
     def main(rank: int, path: str) -> Any:
-        # A fork leaves torch no pool of threads. Two threads at once that ask for it, as those of a
-        # backward pass do, find none and end the process.
-        torch.set_num_threads(1)
         choose_device(rank)
         dist.init_process_group(
             backend,
