@@ -66,7 +66,9 @@ class Job:
         Raises:
             SystemFailureError: the program cannot be started.
         """
-        handlers = {number: signal.signal(number, self._on_signal) for number in _PASSED_ON}
+        # One that is ignored stays so, as programs under nohup and of a script's & expect.
+        heard = [n for n in _PASSED_ON if signal.getsignal(n) is not signal.SIG_IGN]
+        handlers = {number: signal.signal(number, self._on_signal) for number in heard}
         # It wakes the loop when a rank has ended, on every kernel. The parent of this process may
         # have ignored or blocked it.
         handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -207,6 +207,23 @@ def test_a_rank_that_ignores_the_signal_is_killed_on_a_second_one(script):
     assert job.returncode == 128 + signal.SIGINT
 
 
+def test_a_signal_that_is_ignored_stays_ignored(script):
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does\n"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+    )
+    path = script("print('ready', flush=True)\nimport time; time.sleep(0.5); print('done')\n")
+    words = [sys.executable, "-c", code, *RUN[1:], "-n", "2", path]
+    job = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert job.stdout is not None
+    for _ in range(2):
+        assert b"ready" in job.stdout.readline()
+    job.send_signal(signal.SIGHUP)
+    out, err = job.communicate(timeout=LIMIT_S)
+    assert (job.returncode, sorted(out.splitlines()), err) == (0, [b"[0] done", b"[1] done"], b"")
+
+
 def test_a_signal_is_passed_on_and_what_is_written_then_is_not_lost(script):
     job = start(
         "-n",
