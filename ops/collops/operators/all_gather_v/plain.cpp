@@ -35,8 +35,11 @@ class GatherPlan : public PlanOf<AllGatherVCall> {
     terms.dtype = type_.empty() ? Name(call->dtype) : type_.c_str();
     terms.num_tensors = num_tensors_;
     terms.dim = dim_;
-    terms.x_shape = one_shape_ ? ComparedShape(communicator, tensors.x) : common_shape_;
-    if (one_shape_) terms.uneven = ": for different rows use all_gatherv";
+    terms.x_shape = common_shape_;
+    if (one_shape_) {
+      AddSizeOf(communicator, tensors.x, &terms);
+      terms.uneven = ": for different rows use all_gatherv";
+    }
     AddTerms(terms, agreement);
     agreement->EqualList("recvCounts", blocks_.counts(), blocks_.size())
         .EqualList("rdispls", blocks_.displs(), blocks_.size())

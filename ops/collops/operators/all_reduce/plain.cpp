@@ -35,7 +35,7 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
     CollectiveTerms terms;
     terms.dtype = Name(dtype);
     terms.reduction = Name(op_);
-    terms.x_shape = ComparedShape(communicator, x);
+    AddSizeOf(communicator, x, &terms);
     AddTerms(terms, agreement);
     agreement->InPlainWords(method(), 1);
     return communicator.Supports(Primitive::kEvenReduce, call->dtype, op_);

@@ -25,7 +25,7 @@ class BroadcastPlan : public PlanOf<BroadcastCall> {
     CollectiveTerms terms;
     terms.dtype = type_.empty() ? Name(call->dtype) : type_.c_str();
     terms.root = root_;
-    terms.x_shape = ComparedShape(communicator, x);
+    AddSizeOf(communicator, x, &terms);
     AddTerms(terms, agreement);
     agreement->InPlainWords(method(), 1);
     return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);

@@ -16,6 +16,7 @@ struct CollectiveTerms {
   int dim = 0;              // the dimension that is cut into blocks
   Shape x_shape;            // empty if the ranks' shapes may differ
   const char* uneven = "";  // what the message adds where only dim 0 of x_shape differs
+  int64_t elements = -1;    // of x, if the ranks compare these in place of x_shape
 };
 
 inline void AddTerms(const CollectiveTerms& terms, Agreement* agreement) {
@@ -24,7 +25,8 @@ inline void AddTerms(const CollectiveTerms& terms, Agreement* agreement) {
       .Equal("rankRoot", terms.root)
       .Equal("the number of tensors", terms.num_tensors)
       .Equal("dim", terms.dim)
-      .EqualShape("x's shape", terms.x_shape, terms.uneven);
+      .EqualShape("x's shape", terms.x_shape, terms.uneven)
+      .Equal("x's number of elements", terms.elements);
 }
 
 }  // namespace collops

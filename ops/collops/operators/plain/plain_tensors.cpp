@@ -70,15 +70,18 @@ Status CheckApart(const PlainTensors& tensors, const char* method, std::optional
   return Ok();
 }
 
-Shape ComparedShape(const Communicator& communicator, const PlainTensor& x) {
-  if (!communicator.compares_shapes()) return Shape::From(&x.numel, 1);
-  Shape shape = x.view.desc.shape;
-  if (shape.num_dims <= kMaxDims) return shape;
+void AddSizeOf(const Communicator& communicator, const PlainTensor& x, CollectiveTerms* terms) {
+  if (!communicator.compares_shapes()) {
+    terms->elements = x.numel;
+    return;
+  }
+  Shape& shape = terms->x_shape;
+  shape = x.view.desc.shape;
+  if (shape.num_dims <= kMaxDims) return;
   shape.num_dims = kMaxDims;
   int64_t others = 1;
   for (int i = 0; i < kMaxDims - 1; ++i) others *= shape.dims[i];
   shape.dims[kMaxDims - 1] = others == 0 ? 0 : x.numel / others;
-  return shape;
 }
 
 Status CheckReducible(DType dtype, ReduceOp op, const char* method) {

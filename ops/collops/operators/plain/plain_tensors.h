@@ -8,6 +8,7 @@
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
 #include "collops/core/tensor.h"
+#include "collops/operators/framework/collective_terms.h"
 
 namespace collops {
 
@@ -43,9 +44,9 @@ Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_coun
 Status CheckApart(const PlainTensors& tensors, const char* method, std::optional<int64_t> offset,
                   const char* exception);
 
-// x's shape as the ranks of the communicator compare it: of more than eight dimensions the last
-// ones count as one.
-Shape ComparedShape(const Communicator& communicator, const PlainTensor& x);
+// Adds what the ranks of the communicator compare of x: its shape, of whose more than eight
+// dimensions the last ones count as one, or its number of elements.
+void AddSizeOf(const Communicator& communicator, const PlainTensor& x, CollectiveTerms* terms);
 
 // There is such a reduction of such elements, which are reduced as elements of ReducedAs(dtype).
 Status CheckReducible(DType dtype, ReduceOp op, const char* method);

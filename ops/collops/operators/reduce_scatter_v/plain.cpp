@@ -56,7 +56,7 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
     terms.reduction = Name(op_);
     terms.root = root_;
     terms.dim = dim_;
-    terms.x_shape = ComparedShape(communicator, tensors.x);
+    AddSizeOf(communicator, tensors.x, &terms);
     AddTerms(terms, agreement);
     agreement->EqualList("sendCounts", blocks_.counts(), blocks_.size())
         .EqualList("sdispls", blocks_.displs(), blocks_.size())
