@@ -88,7 +88,7 @@ def test_socs(npu: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 PROGRAM = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 import torch, torch_npu
 from conftest import Npu
 from collops.testing import run_ranks
@@ -105,7 +105,9 @@ if __name__ == "__main__":
 
 def in_new_processes(libraries: str, call: str, ranks: int = RANKS) -> tuple[list[Any], str]:
     """What the ranks of a new program return, and what it writes to stderr."""
-    program = PROGRAM.format(folder=str(Path(__file__).parent), call=call, ranks=ranks)
+    here = Path(__file__).resolve()
+    folders = [str(here.parent), str(here.parents[2] / "tools")]
+    program = PROGRAM.format(folders=folders, call=call, ranks=ranks)
     env = os.environ | {"LD_LIBRARY_PATH": libraries}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience(60))

@@ -99,7 +99,7 @@ def test_ranks_that_disagree_are_named() -> None:
 
     for message in run_gpu_group(work, 2, env={"COLLOPS_CHECK": "1"}):
         assert message.startswith("RankMismatchError"), message
-        assert "shape is [1] on rank 0" in message and "[2] on rank 1" in message, message
+        assert "elements is 1 on rank 0" in message and "2 on rank 1" in message, message
         assert "all_reduce" in message and "the last calls of rank" in message, message
 
 
@@ -115,7 +115,7 @@ def test_a_disagreement_on_the_device_is_named_in_the_next_call() -> None:
     for first, later in run_gpu_group(work, 2, env=on("cuda")):
         assert first == "no error"
         assert later.startswith("RankMismatchError"), later
-        assert "shape is [1] on rank 0" in later and "[2] on rank 1" in later, later
+        assert "elements is 1 on rank 0" in later and "2 on rank 1" in later, later
 
 
 def test_shared_memory_is_not_for_cuda_tensors() -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "costs"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 
 from rank_costs import measure
 

@@ -117,7 +117,7 @@ def test_ranks_that_disagree_are_named() -> None:
 
     for message in run_npu_group(work, 2, env={"COLLOPS_CHECK": "1"}):
         assert message.startswith("RankMismatchError"), message
-        assert "shape is [1] on rank 0" in message and "[2] on rank 1" in message, message
+        assert "elements is 1 on rank 0" in message and "2 on rank 1" in message, message
 
 
 def test_shared_memory_is_not_for_npu_tensors() -> None:

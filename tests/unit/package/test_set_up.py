@@ -191,7 +191,7 @@ def test_only_torchs_cpu_build_is_ever_asked_for() -> None:
     assert environment.TORCH.endswith("+cpu")
     assert environment.TORCH_INDEX.endswith("/cpu")
     for path in [ROOT / "Makefile", ROOT / ".ci" / "run", *(ROOT / "tools").iterdir()]:
-        if path.is_file():
+        if path.is_file() and path.name != "torch_versions.py":  # whose job the others are
             text = path.read_text().replace(environment.TORCH, "")
             assert "torch==" not in text.replace("torch_npu==", ""), path
 
