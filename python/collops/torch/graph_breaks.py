@@ -70,8 +70,9 @@ def _functions(what: Any) -> Iterator[FunctionType]:
             yield what
     elif isinstance(what, type):
         for cls in _own_classes(what):
-            for member in vars(cls).values():
-                yield from _functions(member)
+            for name, member in vars(cls).items():
+                if name not in _CONSTANTS:  # which torch 2.11 traces
+                    yield from _functions(member)
     elif isinstance(what, property):
         yield from _functions(what.fget)
     elif isinstance(what, cached_property):
