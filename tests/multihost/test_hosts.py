@@ -113,8 +113,10 @@ def test_nothing_is_left_even_if_the_test_fails_or_is_killed() -> None:
         pids.append(hosts[0].start(["sleep", "100"]).pid)
         raise ZeroDivisionError
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    tools = str(Path(__file__).resolve().parents[2] / "tools")
     program = (
-        "import os, hosts\nwith hosts.network(2) as made:\n"
+        f"import os, sys\nsys.path.append({tools!r})\nimport hosts\n"
+        "with hosts.network(2) as made:\n"
         "    print(*[host.keeper.pid for host in made], flush=True)\n    os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
