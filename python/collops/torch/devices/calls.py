@@ -11,7 +11,7 @@ from collops.errors import ErrorCode, raise_status
 from collops.torch.collective_calls import CollectiveCalls
 from collops.torch.devices.streams import DeviceStreams
 from collops.torch.devices.works import BatchedWork, QueuedSeveral, QueuedWork
-from collops.torch.memory import source, target
+from collops.torch.memory import as_passed, source, target
 from collops.torch.message_calls import MessageCalls
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.rooted_calls import RootedCalls
@@ -103,17 +103,17 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
 
     def _divide(self, total: torch.Tensor) -> None:
         if total.is_floating_point() or total.is_complex():
-            total.div_(self._comm.size)
+            total.div_(self._size)
         else:
-            total.div_(self._comm.size, rounding_mode="trunc")
+            total.div_(self._size, rounding_mode="trunc")
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
         """Puts a message to another rank on the group's own stream."""
-        [x] = tensors
+        [x] = as_passed(tensors)
         return self._message("send", SendTo(source("send", x), dstRank, tag), x, None)
 
     def _receive(self, tensors: Any, from_: int | None, tag: int) -> Any:
-        [out] = tensors
+        [out] = as_passed(tensors)
         own = target("recv", out)
         return self._message("recv", RecvFrom(own.memory, from_, tag), out, own.finish)
 
@@ -171,7 +171,7 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
             return ""
         messages = "1 message" if len(left) == 1 else f"{len(left)} messages"
         lost = (
-            f"an exception ended a batch of rank {self._comm.rank} before its end: "
+            f"an exception ended a batch of rank {self._rank} before its end: "
             f"{messages} of it will never be sent or received"
         )
         self._comm.abort(lost)
