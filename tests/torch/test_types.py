@@ -180,6 +180,24 @@ def test_pairs_that_the_program_makes_are_real_numbers() -> None:
     assert run_group(work, 2) == [[total, total, first, first, first]] * 2
 
 
+def _results(rank: int) -> list[Any]:
+    """What the futures of calls of complex numbers have."""
+    x, y, z = (torch.tensor([rank + 1.0 + 2.0j, 3.0j]) for _ in range(3))
+    out, outs = torch.zeros(2, dtype=x.dtype), [torch.zeros_like(x) for _ in range(2)]
+    calls = [
+        dist.all_reduce(x, async_op=True),
+        dist.broadcast(y, 1, async_op=True),
+        dist.all_gather(outs, z, async_op=True),
+        dist.all_to_all_single(out, z, async_op=True),
+    ]
+    found = [call.get_future().wait() for call in calls]
+    return [[(one.dtype, one.tolist()) for one in tensors] for tensors in found]
+
+
+def test_results_of_complex_numbers_are_as_gloos() -> None:
+    assert run_group(_results, 2) == run_group(_results, 2, backend="gloo")
+
+
 def _like(rank: int, *numbers: float) -> torch.Tensor:
     """The numbers in a shape that differs by rank."""
     x = torch.tensor(numbers)

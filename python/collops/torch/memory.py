@@ -39,6 +39,7 @@ _PASSED = {
 _COALESCED = inspect.unwrap(_coalescing_manager).__code__
 _MOST_FRAMES = 16  # from here to one of these
 _FRAMES_TO_OPERATOR = 5
+_PAIRS = "_collops_pairs"
 
 
 class Target(NamedTuple):
@@ -107,7 +108,15 @@ def as_passed(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """
     if not tensors or not all(map(_are_pairs, tensors)) or not _program_passed_complex(tensors):
         return tensors
-    return [torch.view_as_complex(x) for x in tensors]
+    passed = [torch.view_as_complex(x) for x in tensors]
+    for x, pairs in zip(passed, tensors, strict=True):
+        setattr(x, _PAIRS, pairs)
+    return passed
+
+
+def as_got(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that the group got where as_passed() has found others: a Work returns these."""
+    return [getattr(x, _PAIRS, x) if x.is_complex() else x for x in tensors]
 
 
 def may_be_pairs(x: torch.Tensor) -> bool:

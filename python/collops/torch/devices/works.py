@@ -9,6 +9,7 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from collops.torch.graph_breaks import break_graphs
+from collops.torch.memory import as_got
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ class QueuedWork(Work):
     def result(self) -> list[torch.Tensor]:
         """The tensors that the call writes, for work on torch's current stream."""
         self.wait()
-        return list(self.tensors)
+        return as_got(self.tensors)
 
     def source_rank(self) -> int:
         """The rank that sent the message."""
@@ -72,7 +73,7 @@ class QueuedWork(Work):
 
     def _new_future(self) -> torch.futures.Future[Any]:
         future: torch.futures.Future[Any] = torch.futures.Future(devices=[self._streams.device])
-        future.set_result(list(self.tensors))
+        future.set_result(as_got(self.tensors))
         return future
 
 
