@@ -159,6 +159,30 @@ def _ring(rank: int, size: int, device: str) -> list[torch.Tensor]:
     return [out]
 
 
+@call("futures of messages within a batch, in another mode than its end")
+def _futures_of_a_batch(rank: int, size: int, device: str) -> list[torch.Tensor]:
+    x, left, right = numbers(4, rank, device), (rank - 1) % size, (rank + 1) % size
+    if size == 1:
+        return [x]
+    where, seen = torch.device(device), []
+    with torch.inference_mode():
+        out = torch.full((2, 2), -1.0, device=device)
+
+    def write(future: Any) -> Any:
+        seen.append(out.cpu().tolist())
+        return out.mul_(2)  # of an inference tensor: not in another mode
+
+    with dist.distributed_c10d._coalescing_manager(device=where, async_ops=True) as manager:
+        with torch.inference_mode():
+            dist.isend(x, right)
+            future = dist.irecv(out.t(), left).get_future().then(write)
+        early = list(seen)
+    manager.wait()
+    future.wait()
+    # On CPUs a message may end before its batch.
+    return [torch.tensor([0 if device == "cpu" else len(early)]), torch.tensor(seen), out]
+
+
 @call("coalesced calls")
 def _coalesced(rank: int, size: int, device: str) -> list[torch.Tensor]:
     a, b = numbers(3, rank, device), numbers(4, rank, device)

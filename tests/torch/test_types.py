@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
+import torch.distributed._functional_collectives as functional  # noqa: E402
 from groups import run_group  # noqa: E402
+
+importlib.import_module("torch._dynamo")  # once, not in each rank: it takes seconds
 
 BYTES = 16  # of a rank's part
 
@@ -44,6 +48,25 @@ def _several(rank: int, dtype: torch.dtype, group: Any) -> None:
         dist.all_gather_single(_part(dtype, 2), _part(dtype), group=group)
 
 
+def _several_sums(rank: int, dtype: torch.dtype, group: Any) -> None:
+    with dist._coalescing_manager(group=group):
+        dist.all_reduce(_part(dtype), group=group)
+
+
+def _sync_messages(rank: int, dtype: torch.dtype, group: Any) -> object:
+    call = dist.send if rank == 0 else dist.recv
+    return call(_part(dtype), 1 - rank, group=group)
+
+
+def _functional(name: str, *args: Any, parts: int = 1) -> Moves:
+    """A call of torch's operators in C++."""
+
+    def call(_: int, dtype: torch.dtype, group: Any) -> object:
+        return functional.wait_tensor(getattr(functional, name)(_part(dtype, parts), *args, group))
+
+    return call
+
+
 MOVES: dict[str, Moves] = {
     "broadcast": lambda _, d, group: dist.broadcast(_part(d), 0, group=group),
     "all_gather": lambda _, d, group: dist.all_gather([_part(d), _part(d)], _part(d), group=group),
@@ -65,10 +88,18 @@ MOVES: dict[str, Moves] = {
         _part(d, 2), _part(d, 2), group=group
     ),
     "messages": _messages,
+    "messages that are waited for": _sync_messages,
     "batch": _batch,
+    "functional broadcast": _functional("broadcast", 0),
+    "functional all_gather": _functional("all_gather_tensor", 0),
+    "functional all_to_all": _functional("all_to_all_single", None, None, parts=2),
 }
 SUMS: dict[str, Moves] = {
     "all_reduce": lambda _, d, group: dist.all_reduce(_part(d), group=group),
+    "coalesced all_reduce": lambda _, d, group: dist.all_reduce_coalesced([_part(d)], group=group),
+    "all_reduce in a coalescing block": _several_sums,
+    "functional all_reduce": _functional("all_reduce", "sum"),
+    "functional reduce_scatter": _functional("reduce_scatter_tensor", "sum", 0, parts=2),
     "reduce": lambda _, d, group: dist.reduce(_part(d), 0, group=group),
     "reduce_scatter": lambda _, d, group: dist.reduce_scatter(
         _part(d), [_part(d), _part(d)], group=group
@@ -92,8 +123,6 @@ def _disagreeing() -> list[tuple[str, Moves, torch.dtype, torch.dtype]]:
     for number, pair in enumerate(PAIRS):
         calls = MOVES | (SUMS if number < 7 else {})
         names = calls.keys() if number < 2 else {"broadcast", "messages", "all_reduce"}
-        if pair[0].is_complex or pair[1].is_complex:  # torch sends them as real numbers
-            names = names - {"messages", "batch", "coalesced"}
         found += [(name, calls[name], *pair) for name in calls if name in names]
     return found
 
@@ -121,6 +150,52 @@ def test_types_of_one_size_are_not_taken_for_each_other() -> None:
         return told
 
     assert run_group(work, 2) == [[], []]
+
+
+def _pairs(rank: int, *numbers: float) -> torch.Tensor:
+    """Pairs of real numbers: rank 0 views complex ones, rank 1 has no others."""
+    x = torch.tensor(numbers).view(-1, 2)
+    return torch.view_as_real(torch.view_as_complex(x).clone()) if rank == 0 else x
+
+
+def test_pairs_that_the_program_makes_are_real_numbers() -> None:
+    def work(rank: int) -> list[list[float]]:
+        own, group = [1.0 + 10 * rank, 2.0, 3.0, 4.0], dist.group.WORLD
+        dist.all_reduce(x := _pairs(rank, *own))
+        y = functional.wait_tensor(functional.all_reduce(_pairs(rank, *own), "sum", group))
+        z, w, v = (_pairs(rank, *own) for _ in range(3))
+        if rank == 0:
+            dist.send(z, 1)
+            dist.isend(torch.view_as_real(torch.view_as_complex(w)), 1).wait()
+            ops = [dist.P2POp(dist.isend, v, 1)]
+        else:
+            dist.recv(z, 0)
+            dist.irecv(w, 0).wait()
+            ops = [dist.P2POp(dist.irecv, v, 0)]
+        for call in dist.batch_isend_irecv(ops):
+            call.wait()
+        return [one.reshape(-1).tolist() for one in (x, y, z, w, v)]
+
+    total, first = [12.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0]
+    assert run_group(work, 2) == [[total, total, first, first, first]] * 2
+
+
+def _results(rank: int) -> list[Any]:
+    """What the futures of calls of complex numbers have."""
+    x, y, z = (torch.tensor([rank + 1.0 + 2.0j, 3.0j]) for _ in range(3))
+    out, outs = torch.zeros(2, dtype=x.dtype), [torch.zeros_like(x) for _ in range(2)]
+    calls = [
+        dist.all_reduce(x, async_op=True),
+        dist.broadcast(y, 1, async_op=True),
+        dist.all_gather(outs, z, async_op=True),
+        dist.all_to_all_single(out, z, async_op=True),
+    ]
+    found = [call.get_future().wait() for call in calls]
+    return [[(one.dtype, one.tolist()) for one in tensors] for tensors in found]
+
+
+def test_results_of_complex_numbers_are_as_gloos() -> None:
+    assert run_group(_results, 2) == run_group(_results, 2, backend="gloo")
 
 
 def _like(rank: int, *numbers: float) -> torch.Tensor:

@@ -174,6 +174,7 @@ class Calls:
 
     def __init__(self, communicator: Communicator, name: str) -> None:
         self._comm = communicator
+        self._rank, self._size = communicator.rank, communicator.size
         self.log = CallLog(communicator.rank, name)
         self.futures = Futures()
         self._staging = Staging(communicator)
@@ -265,16 +266,15 @@ class Calls:
 
     def _check_list(self, call: str, parts: Sequence[torch.Tensor]) -> None:
         """A list has a tensor for each rank."""
-        if len(parts) != self._comm.size:
+        if len(parts) != self._size:
             raise_status(
                 ErrorCode.ERROR_INVALID_PARAM,
-                f"{call}: the list must have {self._comm.size} tensors, one per rank, got "
-                f"{len(parts)}",
+                f"{call}: the list must have {self._size} tensors, one per rank, got {len(parts)}",
             )
 
     def _check_own(self, call: str, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
         """A list has a tensor for each rank; this rank's has the size of its own tensor."""
-        rank = self._comm.rank
+        rank = self._rank
         self._check_list(call, parts)
         if parts[rank].numel() != own.numel() or parts[rank].dtype != own.dtype:
             raise_status(
@@ -283,17 +283,15 @@ class Calls:
                 f"{parts[rank].dtype}, this rank's tensor {list(own.shape)} {own.dtype}",
             )
 
-    def _check_whole(
-        self, call: str, whole: torch.Tensor, part: torch.Tensor, labels: tuple[str, str]
-    ) -> None:
-        """A tensor of all ranks' parts has as many elements as they have together."""
-        size = self._comm.size
-        if whole.numel() != size * part.numel():
-            raise_status(
-                ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                f"{call}: the {labels[0]} must have {size} times the elements of the {labels[1]}, "
-                f"one part per rank, got {list(whole.shape)} and {list(part.shape)}",
-            )
+    def _refuse_parts(
+        self, call: str, whole: torch.Tensor, part: torch.Tensor, label: str, label_of_part: str
+    ) -> NoReturn:
+        """A tensor of all ranks' parts must have as many elements as they have together."""
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_DIM,
+            f"{call}: the {label} must have {self._size} times the elements of the "
+            f"{label_of_part}, one part per rank, got {list(whole.shape)} and {list(part.shape)}",
+        )
 
     def _apart(self, own: Target) -> Target:
         """Other memory for a result that would overwrite the input."""

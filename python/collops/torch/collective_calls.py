@@ -8,7 +8,16 @@ import torch
 import torch.distributed as dist
 
 from collops.torch.calls import Calls, refusing, several
-from collops.torch.memory import as_passed, flat, joined, joined_source, overlap, source, target
+from collops.torch.memory import (
+    as_passed,
+    flat,
+    joined,
+    joined_source,
+    may_be_pairs,
+    overlap,
+    source,
+    target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +35,9 @@ class CollectiveCalls(Calls):
         """all_reduce, in place."""
         if len(tensors) != 1:
             return self.allreduce_coalesced(tensors, opts)
-        [x] = as_passed(tensors)
+        [x] = tensors
+        if may_be_pairs(x):
+            [x] = as_passed([x])
         reduction = self._reduction("all_reduce", opts.reduceOp, x.dtype)
         out = target("all_reduce", x, keeps_values=True)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
@@ -41,9 +52,11 @@ class CollectiveCalls(Calls):
     @refusing("Broadcast", "BroadcastOptions", "tensors|tensor* root timeout")
     def broadcast(self, tensors: Any, opts: Any) -> Any:
         """broadcast, in place."""
-        [x] = as_passed(tensors)
+        [x] = tensors
+        if may_be_pairs(x):
+            [x] = as_passed([x])
         root = opts.rootRank
-        out = target("broadcast", x, keeps_values=True, is_written=self._comm.rank != root)
+        out = target("broadcast", x, keeps_values=True, is_written=self._rank != root)
         return self._move(opts, "broadcast", (out.memory, root), [x], self._finish(out))
 
     @refusing("Reduce", "ReduceOptions", "tensors|tensor* root op timeout")
@@ -51,7 +64,7 @@ class CollectiveCalls(Calls):
         """reduce: the root's tensor becomes the result, the others' keep their values."""
         [x] = tensors
         reduction = self._reduction("reduce", opts.reduceOp, x.dtype)
-        is_root = self._comm.rank == opts.rootRank
+        is_root = self._rank == opts.rootRank
         out = target("reduce", x, keeps_values=True, is_written=is_root)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
         if given is out.memory and not self.in_place:
@@ -72,7 +85,7 @@ class CollectiveCalls(Calls):
         out = joined("all_gather", parts, self._staging.empty)
         sizes = [part.numel() for part in parts]
         given = flat(source("all_gather", x))
-        begin = sum(sizes[: self._comm.rank]) * given.itemsize
+        begin = sum(sizes[: self._rank]) * given.itemsize
         if overlap(out.memory, given):
             if given.data_ptr() != out.memory.data_ptr() + begin:
                 out = self._apart(out)
@@ -84,8 +97,10 @@ class CollectiveCalls(Calls):
     @refusing("AllGather", "AllgatherOptions", "output input")
     def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """all_gather into one tensor."""
-        out, x = as_passed([out, x])
-        self._check_whole("all_gather_into_tensor", out, x, ("output", "input"))
+        if may_be_pairs(x):
+            out, x = as_passed([out, x])
+        if out.numel() != self._size * x.numel():
+            self._refuse_parts("all_gather_into_tensor", out, x, "output", "input")
         given, whole = source("all_gather", x), target("all_gather", out)
         if overlap(whole.memory, given):
             if not self._is_own_block(whole.memory, given):
@@ -107,6 +122,8 @@ class CollectiveCalls(Calls):
     @several("AllgatherOptions", "outputs* inputs*")
     def all_gather_single_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_gather_single of each pair."""
+        both = as_passed([*outs, *inputs])
+        outs, inputs = both[: len(outs)], both[len(outs) :]
         return self._each(
             "AllGather", lambda out, x: self.all_gather_single(out, x, opts), outs, inputs
         )
@@ -133,7 +150,8 @@ class CollectiveCalls(Calls):
     @refusing("ReduceScatter", "ReduceScatterOptions", "outputTensor inputTensor")
     def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """reduce_scatter of one tensor; `out` may be a part of it."""
-        self._check_whole("reduce_scatter_tensor", x, out, ("input", "output"))
+        if x.numel() != self._size * out.numel():
+            self._refuse_parts("reduce_scatter_tensor", x, out, "input", "output")
         reduction = self._reduction("reduce_scatter", opts.reduceOp, x.dtype)
         whole, own = source("reduce_scatter", x), target("reduce_scatter", out)
         if reduction.prepare is not None:
@@ -147,12 +165,14 @@ class CollectiveCalls(Calls):
 
     def _is_own_block(self, whole: torch.Tensor, own: torch.Tensor) -> bool:
         """Whether `own` is this rank's part of `whole`, which the core takes in place."""
-        begin = whole.data_ptr() + self._comm.rank * own.nbytes
-        return bool(own.data_ptr() == begin and own.nbytes * self._comm.size == whole.nbytes)
+        begin = whole.data_ptr() + self._rank * own.nbytes
+        return bool(own.data_ptr() == begin and own.nbytes * self._size == whole.nbytes)
 
     @several("ReduceScatterOptions", "outputs* inputs*")
     def reduce_scatter_single_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """reduce_scatter_single of each pair."""
+        both = as_passed([*outs, *inputs])
+        outs, inputs = both[: len(outs)], both[len(outs) :]
         return self._each(
             "ReduceScatter", lambda out, x: self.reduce_scatter_single(out, x, opts), outs, inputs
         )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collops.collectives.communicator import Communicator
     from collops.torch.call_log import CallLog
 
 _CPU = torch.device("cpu")
@@ -20,7 +19,8 @@ _BACKEND = "collops"
 class Identity:
     """The names and numbers of a group."""
 
-    _comm: Communicator
+    _rank: int
+    _size: int
     log: CallLog
 
     def __init__(self, store: Any, name: str) -> None:
@@ -30,11 +30,11 @@ class Identity:
 
     def rank(self) -> int:
         """This process's number in the group."""
-        return self._comm.rank
+        return self._rank
 
     def size(self) -> int:
         """The number of ranks."""
-        return self._comm.size
+        return self._size
 
     getRank, getSize = rank, size
 

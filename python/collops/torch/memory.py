@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.distributed.distributed_c10d import _coalescing_manager
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.devices.kinds import KINDS, kind_of
@@ -22,9 +25,21 @@ _PLAIN = frozenset(
         *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     }
 )
-# The frame around a call of torch.distributed, which logs its exceptions, has the arguments.
-_LOGGED = dist.broadcast.__code__
-_MOST_FRAMES = 12  # from here to that one
+# The functions of torch whose frames have what the program passed, and their variables with it.
+# Around each call of torch.distributed, except for isend and irecv, is one that logs exceptions.
+_ALL = ("args", "kwargs")
+_PASSED = {
+    id(dist.broadcast.__code__): _ALL,
+    id(dist.isend.__code__): ("relevant_args",),
+    id(dist.irecv.__code__): ("relevant_args",),
+    id(OpOverload.__call__.__code__): _ALL,
+    id(OpOverload.redispatch.__code__): _ALL,
+    id(OpOverloadPacket.__call__.__code__): _ALL,
+}
+_COALESCED = inspect.unwrap(_coalescing_manager).__code__
+_MOST_FRAMES = 16  # from here to one of these
+_FRAMES_TO_OPERATOR = 5
+_PAIRS = "_collops_pairs"
 
 
 class Target(NamedTuple):
@@ -91,30 +106,44 @@ def as_passed(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     Most calls of torch.distributed hand on complex numbers as pairs of real ones. Ranks compare the
     types that their programs have passed, so that pairs which the program itself makes stay real.
     """
-    if not tensors or not _may_view_complex(tensors[0]):
+    if not tensors or not all(map(_are_pairs, tensors)) or not _program_passed_complex(tensors):
         return tensors
-    if not all(map(_may_be_complex, tensors)) or not _program_passed_complex():
-        return tensors
-    return [torch.view_as_complex(x) for x in tensors]
+    passed = [torch.view_as_complex(x) for x in tensors]
+    for x, pairs in zip(passed, tensors, strict=True):
+        setattr(x, _PAIRS, pairs)
+    return passed
 
 
-def _may_view_complex(x: Any) -> bool:
-    # Of what an inference tensor is a view is not known.
-    found: bool = x._base.is_complex() if x._is_view() else x.is_inference()
-    return found
+def as_got(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that the group got where as_passed() has found others: a Work returns these."""
+    return [getattr(x, _PAIRS, x) if x.is_complex() else x for x in tensors]
 
 
-def _may_be_complex(x: torch.Tensor) -> bool:
-    return x.is_floating_point() and x.shape[-1:] == (2,) and _may_view_complex(x)
+def may_be_pairs(x: torch.Tensor) -> bool:
+    """Whether as_passed() has to look at a tensor; nearly free."""
+    return x.dim() > 1 or x.numel() == 2
 
 
-def _program_passed_complex() -> bool:
+def _are_pairs(x: torch.Tensor) -> bool:
+    return x.dim() > 0 and x.shape[-1] == 2 and x.is_floating_point()
+
+
+def _program_passed_complex(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether all tensors of this thread's call of torch.distributed are complex."""
+    x = tensors[0]
+    if x._is_view() and not x._base.is_complex():
+        return False
+    # Of what an inference tensor is a view is not known. Of others it is, except for those that
+    # torch's operators make.
+    most_frames = _MOST_FRAMES if x._is_view() or x.is_inference() else _FRAMES_TO_OPERATOR
     frame = sys._getframe(1)
-    for _ in range(_MOST_FRAMES):
-        if frame.f_code is _LOGGED:
-            passed = _tensors([frame.f_locals["args"], list(frame.f_locals["kwargs"].values())])
-            return all(x.is_complex() for x in passed)
+    for _ in range(most_frames):
+        names = _PASSED.get(id(frame.f_code))
+        if names is not None:
+            passed = _tensors([frame.f_locals.get(name) for name in names])
+            return bool(passed) and all(x.is_complex() for x in passed)
+        if frame.f_code is _COALESCED:  # after the calls: what is left of them are the views
+            return all(x._is_view() and x._base.is_complex() for x in tensors)
         if frame.f_back is None:
             break
         frame = frame.f_back
@@ -122,6 +151,8 @@ def _program_passed_complex() -> bool:
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
+    if isinstance(values, dict):
+        values = list(values.values())
     if isinstance(values, (list, tuple)):
         return [x for value in values for x in _tensors(value)]
     return [values] if isinstance(values, torch.Tensor) else []

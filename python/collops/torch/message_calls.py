@@ -7,7 +7,7 @@ from typing import Any
 
 from collops.errors import Error
 from collops.torch.calls import Calls, placed
-from collops.torch.memory import source, target
+from collops.torch.memory import as_passed, source, target
 from collops.torch.works import MessageWork
 
 
@@ -17,7 +17,7 @@ class MessageCalls(Calls):
     @placed
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
         """Starts a message to another rank."""
-        [x] = tensors
+        [x] = tensors = as_passed(tensors)
         self.log.add("send", tensors)
         try:
             given = source("send", x)
@@ -39,7 +39,7 @@ class MessageCalls(Calls):
         return self._receive(tensors, None, tag)
 
     def _receive(self, tensors: Any, from_: int | None, tag: int) -> Any:
-        [out] = tensors
+        [out] = tensors = as_passed(tensors)
         self.log.add("recv", tensors)
         try:
             own = target("recv", out)

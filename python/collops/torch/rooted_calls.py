@@ -23,7 +23,7 @@ class RootedCalls(Calls):
     def gather(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """gather: the root has a list of tensors, the others an empty one."""
         [x] = inputs
-        size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
+        size, rank, root = self._size, self._rank, opts.rootRank
         given = flat(source("gather", x))
         # all_to_allv in which only the root receives: the sizes of the others are known to it.
         sends = [given.numel() if peer == root else 0 for peer in range(size)]
@@ -43,15 +43,15 @@ class RootedCalls(Calls):
     @several("GatherOptions", "output input")
     def gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """gather into one tensor, which torch 2.15 has; only the root's is written."""
-        is_root = self._comm.rank == opts.rootRank
-        return self.gather([out.chunk(self._comm.size)] if is_root else [], [x], opts)
+        is_root = self._rank == opts.rootRank
+        return self.gather([out.chunk(self._size)] if is_root else [], [x], opts)
 
     @refusing(
         "AllToAllV", "ScatterOptions", "output_tensors|output_tensor* input_tensors** root timeout"
     )
     def scatter(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """scatter: the root has a list of tensors, the others an empty one."""
-        size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
+        size, rank, root = self._size, self._rank, opts.rootRank
         out, *parts = as_passed([*outs, *(inputs[0] if inputs else ())])
         own = target("scatter", out)
         receives = [own.memory.numel() if peer == root else 0 for peer in range(size)]
@@ -109,7 +109,7 @@ class RootedCalls(Calls):
 
     def _elements(self, label: str, x: torch.Tensor, splits: Sequence[int]) -> list[int]:
         """The elements of each rank's rows."""
-        size = self._comm.size
+        size = self._size
         rows = x.shape[0] if x.dim() else 1
         if not splits:
             if rows % size:

@@ -13,6 +13,7 @@ from torch._C._distributed_c10d import Work
 from collops.tensors import torch_mode
 from collops.torch.futures import alone
 from collops.torch.graph_breaks import break_graphs
+from collops.torch.memory import as_got
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ class EndedWork(Work):
 
     def result(self) -> list[torch.Tensor]:
         """The tensors that the call has written."""
-        return list(self.tensors)
+        return as_got(self.tensors)
 
     def synchronize(self) -> None:
         """CPU tensors are complete once the call has ended."""
@@ -54,7 +55,7 @@ class EndedWork(Work):
     def get_future(self) -> torch.futures.Future[Any]:
         """A future that is done."""
         future: torch.futures.Future[Any] = torch.futures.Future()
-        future.set_result(list(self.tensors))
+        future.set_result(as_got(self.tensors))
         return future
 
 
@@ -105,7 +106,7 @@ class _Running(Work):
     def result(self) -> list[torch.Tensor]:
         """The tensors that the call writes; waits for its end."""
         self.wait()
-        return list(self.tensors)
+        return as_got(self.tensors)
 
     def synchronize(self) -> None:
         """As wait()."""
@@ -121,7 +122,7 @@ class _Running(Work):
     def _take(self) -> list[torch.Tensor]:
         if self._error is not None:
             raise self._error
-        return list(self.tensors)
+        return as_got(self.tensors)
 
 
 @break_graphs

@@ -107,3 +107,24 @@ def test_each_work_of_a_batch_waits_for_it() -> None:
         return out.tolist()
 
     assert run_npu_group(work, 2, env=_SLOW) == [[2.0], [1.0]]
+
+
+def test_a_message_of_a_batch_that_was_left_has_an_error() -> None:
+    def work(rank: int) -> list[bool]:
+        x, where, works = torch.ones(1).npu(), torch.device("npu", rank), []
+        with (
+            pytest.raises(LookupError),
+            dist.distributed_c10d._coalescing_manager(device=where, async_ops=True),
+        ):
+            works.append(dist.isend(x, 1 - rank))
+            raise LookupError("no such row")
+        [call] = works
+        future = call.get_future()
+        early = future.done()
+        told = [_error(_batch, rank, 30), _error(call.wait), str(call.exception())]
+        with pytest.raises(RuntimeError) as caught:
+            future.wait()
+        told.append(str(caught.value))
+        return [early, *("1 message of it will never be sent" in text for text in told)]
+
+    assert run_npu_group(work, 2) == [[False, True, True, True, True]] * 2

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from collops.collectives.messages import RecvFrom, SendTo
-from collops.errors import ErrorCode, raise_status
+from collops.errors import ErrorCode, raise_status, status_error
+from collops.tensors import torch_mode
 from collops.torch.collective_calls import CollectiveCalls
 from collops.torch.devices.streams import DeviceStreams
 from collops.torch.devices.works import BatchedWork, QueuedSeveral, QueuedWork
-from collops.torch.memory import source, target
+from collops.torch.memory import as_passed, source, target
 from collops.torch.message_calls import MessageCalls
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.rooted_calls import RootedCalls
@@ -22,15 +23,27 @@ if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
     from collops.torch.call_log import CallLog
     from collops.torch.devices.kinds import Kind
+    from collops.torch.futures import Mode
 
 
 class _Queued(NamedTuple):
-    """A message, its tensor of the caller, what follows it, and its own Work within a batch."""
+    """A message, its tensor of the caller, what follows it, and its own Work within a batch.
+
+    `mode`: torch's mode at the start, in which it is finished and its future's callbacks run.
+    """
 
     message: Any
     x: torch.Tensor
     finish: Callable[[], object] | None
+    mode: Mode
     work: BatchedWork | None = None
+
+
+def _lose(batch: list[_Queued], error: Exception) -> None:
+    for one in batch:
+        if one.work is not None:
+            with one.mode():
+                one.work.lose(error)
 
 
 class DeviceMemory:
@@ -103,17 +116,17 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
 
     def _divide(self, total: torch.Tensor) -> None:
         if total.is_floating_point() or total.is_complex():
-            total.div_(self._comm.size)
+            total.div_(self._size)
         else:
-            total.div_(self._comm.size, rounding_mode="trunc")
+            total.div_(self._size, rounding_mode="trunc")
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
         """Puts a message to another rank on the group's own stream."""
-        [x] = tensors
+        [x] = as_passed(tensors)
         return self._message("send", SendTo(source("send", x), dstRank, tag), x, None)
 
     def _receive(self, tensors: Any, from_: int | None, tag: int) -> Any:
-        [out] = tensors
+        [out] = as_passed(tensors)
         own = target("recv", out)
         return self._message("recv", RecvFrom(own.memory, from_, tag), out, own.finish)
 
@@ -122,9 +135,9 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         with self.lock:
             if self._messages is not None:
                 queued = BatchedWork([x], self.streams)
-                self._messages.append(_Queued(message, x, finish, queued))
+                self._messages.append(_Queued(message, x, finish, torch_mode(), queued))
                 return queued
-            work = self._exchange([_Queued(message, x, finish)])
+            work = self._exchange([_Queued(message, x, finish, torch_mode())])
         work.source = -1 if isinstance(message, SendTo) else message.source
         return work
 
@@ -135,15 +148,21 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
             self._comm.exchange([one.message for one in batch])
             for one in batch:
                 if one.finish is not None:
-                    one.finish()
+                    with one.mode():
+                        one.finish()
 
         tensors = [one.x for one in batch]
         messages = [one.message for one in batch]
         moved = [m.x if isinstance(m, SendTo) else m.out for m in messages]
-        whole = self._put(run, [*tensors, *moved], tensors, is_async=True)
+        try:
+            whole = self._put(run, [*tensors, *moved], tensors, is_async=True)
+        except Exception as error:
+            _lose(batch, error)
+            raise
         for one in batch:
             if one.work is not None:
-                one.work.follow(whole)
+                with one.mode():
+                    one.work.follow(whole)
         return whole
 
     def start_coalescing(self) -> None:
@@ -171,10 +190,11 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
             return ""
         messages = "1 message" if len(left) == 1 else f"{len(left)} messages"
         lost = (
-            f"an exception ended a batch of rank {self._comm.rank} before its end: "
+            f"an exception ended a batch of rank {self._rank} before its end: "
             f"{messages} of it will never be sent or received"
         )
         self._comm.abort(lost)
+        _lose(left, status_error(ErrorCode.ERROR_ABORTED, lost))
         return lost
 
     def end_coalescing(self) -> Any:

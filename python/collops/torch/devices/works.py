@@ -9,6 +9,7 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from collops.torch.graph_breaks import break_graphs
+from collops.torch.memory import as_got
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ class QueuedWork(Work):
     def result(self) -> list[torch.Tensor]:
         """The tensors that the call writes, for work on torch's current stream."""
         self.wait()
-        return list(self.tensors)
+        return as_got(self.tensors)
 
     def source_rank(self) -> int:
         """The rank that sent the message."""
@@ -72,7 +73,7 @@ class QueuedWork(Work):
 
     def _new_future(self) -> torch.futures.Future[Any]:
         future: torch.futures.Future[Any] = torch.futures.Future(devices=[self._streams.device])
-        future.set_result(list(self.tensors))
+        future.set_result(as_got(self.tensors))
         return future
 
 
@@ -86,25 +87,51 @@ class BatchedWork(QueuedWork):
     def __init__(self, tensors: Sequence[torch.Tensor], streams: DeviceStreams) -> None:
         super().__init__(tensors, streams, None)
         self._batch: QueuedWork | None = None
+        self._error: Exception | None = None
+        self._ended: torch.futures.Future[Any] | None = None  # which the future follows
 
     def follow(self, batch: QueuedWork) -> None:
         """Takes the work of the whole batch, which is on a stream now."""
         self._batch = batch
+        self._end_future()
+
+    def lose(self, error: Exception) -> None:
+        """Takes the error because of which the message will not be on a stream."""
+        self._error = error
+        self._end_future()
+
+    def _end_future(self) -> None:
+        if self._ended is not None:
+            self._ended.set_result(None)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Makes torch's current stream wait for the batch; the host goes on."""
+        if self._error is not None:
+            raise self._error
         return self._batch is None or self._batch.wait(timeout)
 
     def is_completed(self) -> bool:
-        """Whether the device has done the batch."""
-        return self._batch is not None and self._batch.is_completed()
+        """Whether the device has done the batch, or will not do it."""
+        if self._batch is None:
+            return self._error is not None
+        return self._batch.is_completed()
 
-    is_success = is_completed
+    def is_success(self) -> bool:
+        """Whether the device has done the batch."""
+        return self._error is None and self.is_completed()
+
+    def exception(self) -> Exception | None:  # type: ignore[override]
+        """The error because of which there was no batch."""
+        return self._error
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future whose callbacks run on streams that wait for the batch."""
-        self.wait()
-        return self._new_future()
+        """A future that is done once the batch is on a stream, for which its callbacks wait."""
+        if self._future is None:
+            self._ended = torch.futures.Future(devices=[self._streams.device])
+            self._future = self._ended.then(lambda _: self.result())
+            if self._batch is not None or self._error is not None:
+                self._end_future()
+        return self._future
 
 
 @break_graphs
