@@ -28,13 +28,16 @@ _PLAIN = frozenset(
 # The functions of torch whose frames have what the program passed, and their variables with it.
 # Around each call of torch.distributed, except for isend and irecv, is one that logs exceptions.
 _ALL = ("args", "kwargs")
+_OPERATORS = {
+    id(OpOverload.__call__.__code__): _ALL,
+    id(OpOverload.redispatch.__code__): _ALL,
+    id(OpOverloadPacket.__call__.__code__): _ALL,
+}
 _PASSED = {
     id(dist.broadcast.__code__): _ALL,
     id(dist.isend.__code__): ("relevant_args",),
     id(dist.irecv.__code__): ("relevant_args",),
-    id(OpOverload.__call__.__code__): _ALL,
-    id(OpOverload.redispatch.__code__): _ALL,
-    id(OpOverloadPacket.__call__.__code__): _ALL,
+    **_OPERATORS,
 }
 _COALESCED = inspect.unwrap(_coalescing_manager).__code__
 _MOST_FRAMES = 16  # from here to one of these
@@ -135,10 +138,11 @@ def _program_passed_complex(tensors: Sequence[torch.Tensor]) -> bool:
         return False
     # Of what an inference tensor is a view is not known. Of others it is, except for those that
     # torch's operators make.
-    most_frames = _MOST_FRAMES if x._is_view() or x.is_inference() else _FRAMES_TO_OPERATOR
+    is_hidden = x._is_view() or x.is_inference()
+    passing = _PASSED if is_hidden else _OPERATORS
     frame = sys._getframe(1)
-    for _ in range(most_frames):
-        names = _PASSED.get(id(frame.f_code))
+    for _ in range(_MOST_FRAMES if is_hidden else _FRAMES_TO_OPERATOR):
+        names = passing.get(id(frame.f_code))
         if names is not None:
             passed = _tensors([frame.f_locals.get(name) for name in names])
             return bool(passed) and all(x.is_complex() for x in passed)
