@@ -8,7 +8,7 @@ import shlex
 import sys
 from importlib import metadata
 
-from collops.core import core
+from collops.core import core, usable_cores
 from collops.errors import Error
 
 # Packages whose versions are named where they are installed.
@@ -30,10 +30,7 @@ def system() -> str:
 
 def cores() -> str:
     """How many cores this process may use, and the cgroup whose CPU quota limits them, if any."""
-    try:
-        count, cgroup = core().cores()
-    except Error:
-        count, cgroup = len(os.sched_getaffinity(0)), ""
+    count, cgroup = usable_cores()
     quota = f" (CPU quota of {cgroup})" if cgroup else ""
     return f"{count} of {os.cpu_count()}{quota}"
 

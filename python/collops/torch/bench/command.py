@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from collops.bench.torch_arguments import (
     SIZES,
     parser,
 )
-from collops.core import core
+from collops.core import core, usable_cores
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
 from collops.torch.bench.plot import save_plot
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     request = TorchRequest(points, iterations, threads())
     rows: list[dict[str, Any]] = []
     spreads: list[float] = []
-    failed, load, cores = False, load_average(), len(os.sched_getaffinity(0))
+    (cores, _), load, failed = usable_cores(), load_average(), False
     progress = Progress(len(points))
     progress.show(0)
     try:
