@@ -198,6 +198,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     [
         ('{"schema": 2, "cases": []}', "schema is 2, this golden reads 1"),
         ("", "is not JSON (Expecting value: line 1 column 1 (char 0))"),
+        ('{"schema": 2, "schema": 1}', "is not JSON (schema is given twice in one object)"),
         ("[" * 100000, "is not JSON (maximum recursion depth"),
         ("[]", "schema is None, this golden reads 1"),
     ],
