@@ -175,6 +175,15 @@ def describe(error: BaseException) -> str:
         return name
 
 
+def without_code(error: Exception) -> str:
+    """What a command says of an error: its message, or of a file the name and the reason."""
+    if isinstance(error, Error):
+        return error.message
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
 def missing_attribute(
     owner: str, name: str, known: Iterable[str], shown: str, others: Mapping[str, str]
 ) -> AttributeError:

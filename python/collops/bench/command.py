@@ -24,6 +24,7 @@ from collops.bench.shared_cores import load_average, shared_cores
 from collops.bench.start import Start, start_of
 from collops.bench.tables import compared, point_table, table
 from collops.core import core, usable_cores
+from collops.errors import without_code
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
 
@@ -35,7 +36,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     try:
         return run(operator, options)
     except (ValueError, OSError) as problem:
-        print(f"collops bench {name}: {problem}", file=sys.stderr)
+        print(f"collops bench {name}: {without_code(problem)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"collops bench {name}: interrupted", file=sys.stderr)

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collops.errors import Error
+from collops.errors import Error, without_code
 from collops.golden.compare.plot import require_matplotlib
 from collops.golden_run.backends import check_replacement, is_on_device
 from collops.golden_run.drawing import MOST_KEPT, Drawings
@@ -38,10 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except (ValueError, OSError, Error) as problem:
-        said: object = problem
-        if isinstance(problem, OSError) and problem.filename is not None:
-            said = f"{problem.filename}: {problem.strerror}"
-        print(f"{PROGRAM}: {said}", file=sys.stderr)
+        print(f"{PROGRAM}: {without_code(problem)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)

@@ -17,6 +17,7 @@ from collops.bench.operators.all_reduce import ONE_STEP, TWO_STEPS, size_of
 from collops.bench.request import Request
 from collops.bench.shared_cores import load_average, shared_cores
 from collops.core import core, usable_cores
+from collops.errors import without_code
 from collops.terminal import Progress
 from collops.terminal.parser import Parser
 from collops.tune.threshold import Timed, choose
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run(options)
     except (ValueError, OSError) as problem:
-        print(f"collops tune: {problem}", file=sys.stderr)
+        print(f"collops tune: {without_code(problem)}", file=sys.stderr)
         return 2
     except RanksFailedError as problem:
         print(f"collops tune: the ranks failed:\n{problem}", file=sys.stderr)

@@ -24,6 +24,7 @@ from collops.bench.torch_arguments import (
     parser,
 )
 from collops.core import core, usable_cores
+from collops.errors import without_code
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
 from collops.torch.bench.plot import save_plot
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run(options)
     except (ValueError, OSError) as problem:
-        print(f"collops bench torch: {problem}", file=sys.stderr)
+        print(f"collops bench torch: {without_code(problem)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("collops bench torch: interrupted", file=sys.stderr)
