@@ -19,11 +19,11 @@ from collops.golden_run.html_page import About, write_page
 from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
 from collops.golden_run.launched import LaunchedRanks, default_backend, launched
-from collops.golden_run.option_types import seconds, whole_number
 from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.runner import Runner
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
+from collops.terminal.option_types import seconds, whole_number
 from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
