@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import time
@@ -22,7 +21,7 @@ from collops.golden_run.launched import LaunchedRanks, default_backend, launched
 from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.runner import Runner
 from collops.terminal import Progress
-from collops.terminal.installation import command_line, installation_line
+from collops.terminal.installation import command_line, installation_line, is_installed
 from collops.terminal.option_types import seconds, whole_number
 from collops.terminal.parser import Parser
 
@@ -64,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         ranks = LaunchedRanks(options.timeout)
         os.environ["COLLOPS_BACKEND"] = backend
         jobs = ranks.chosen(jobs)
-    can_draw = importlib.util.find_spec("matplotlib") is not None
+    can_draw = is_installed("matplotlib")
     drawings = Drawings(options.plot, keeps=options.html is not None and can_draw)
     runner = Runner(
         {"COLLOPS_BACKEND": backend},
