@@ -170,7 +170,8 @@ def describe(error: BaseException) -> str:
     """The class and the text of an exception, as the core takes it, whatever the text is."""
     name = type(error).__name__
     try:
-        return as_utf8(f"{name}: {error}")
+        text = str(error)
+        return as_utf8(f"{name}: {text}" if text else name)
     except Exception:  # its __str__ raises; the other ranks wait for a text all the same
         return name
 
