@@ -62,14 +62,12 @@ def main(
         # The reader (head, less) has closed the pipe; the interpreter's last flush must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except FileNotFoundError as error:
-        print(f"{said}: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
     except ValueError as error:
         print(f"{said}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"{said}: {options.failure}: {error}", file=sys.stderr)
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"{said}: {where}{error.strerror}", file=sys.stderr)
         return 1 if options.run is _generate else 2
     return int(status)
 
@@ -164,7 +162,7 @@ def parser_of(
         command.add_argument(
             "--filter", metavar="TEXT", default="", help="only cases whose id contains TEXT"
         )
-        command.set_defaults(seed=0, run=run, failure="cannot write")
+        command.set_defaults(seed=0, run=run)
     generating.add_argument("--seed", metavar="N", type=int, help="seed of the data (default 0)")
     comparing = commands.add_parser(
         "compare",
@@ -173,7 +171,7 @@ def parser_of(
         "1: different, 2: wrong arguments.",
     )
     compare_command.add_arguments(comparing)
-    comparing.set_defaults(run=_compare, failure="cannot read or write")
+    comparing.set_defaults(run=_compare)
     return parser
 
 

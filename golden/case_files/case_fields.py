@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -50,6 +50,26 @@ def case_of(fields: Mapping[str, Any]) -> Case:
         linear = {key: _frozen(value) for key, value in values["linear"].items()}
         values["linear"] = LinearParallel(**linear)
     return Case(**values)
+
+
+def distinct_fields(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object that json reads; json itself would keep the last of equal keys.
+
+    Raises:
+        ValueError: a key is given twice.
+
+    Example:
+        >>> distinct_fields([("rank", 0), ("rank", 1)])
+        Traceback (most recent call last):
+        ...
+        ValueError: rank is given twice in one object
+    """
+    fields: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in fields:
+            raise ValueError(f"{key} is given twice in one object")
+        fields[key] = value
+    return fields
 
 
 def _check(fields: Mapping[str, Any]) -> None:

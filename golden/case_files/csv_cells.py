@@ -12,6 +12,7 @@ from typing import Any
 from ..data.acl_types import ERRORS, FORMATS, dtype_from_word
 from ..data.generators import DEFAULT_RANGE
 from ..operators.table import OPERATIONS
+from .case_fields import distinct_fields
 from .csv_row import STAGES, CsvRow, Expectation, RowError, RowTensor
 
 GENERATORS = ("one", "zero", "random", "customize")
@@ -111,7 +112,9 @@ def _expectation(cells: Mapping[str, str], place: str) -> Expectation:
 
 def _params(cells: Mapping[str, str], place: str) -> dict[str, Any]:
     try:
-        params = json.loads(cells["OpParam"], parse_int=_json_number)
+        params = json.loads(
+            cells["OpParam"], parse_int=_json_number, object_pairs_hook=distinct_fields
+        )
     except RecursionError:
         raise RowError(place, "OpParam", "is nested too deeply", cells["OpParam"]) from None
     except ValueError as error:

@@ -16,7 +16,7 @@ import numpy as np
 from ..cases import all_outputs, inputs
 from ..data.dtypes import Array
 from ..operators.case import Case
-from .case_fields import case_of, fields_of
+from .case_fields import case_of, distinct_fields, fields_of
 from .tensor_files import read_entries
 
 SCHEMA = 1
@@ -111,7 +111,9 @@ def read_manifest(manifest: Path) -> list[tuple[Case, tuple[str, ...], Path]]:
         []
     """
     try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
+        content = json.loads(
+            manifest.read_text(encoding="utf-8"), object_pairs_hook=distinct_fields
+        )
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{manifest}: is not JSON ({error})") from None
     schema = content.get("schema") if isinstance(content, dict) else None

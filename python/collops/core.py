@@ -12,7 +12,7 @@ import threading
 from multiprocessing import process
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from collops.errors import ErrorCode, describe, raise_status
+from collops.errors import Error, ErrorCode, describe, raise_status
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,6 +39,15 @@ def core() -> ModuleType:
         _announced_pid, _exited = os.getpid(), ""
         _announce(_core)
     return _core
+
+
+def usable_cores() -> tuple[int, str]:
+    """How many cores' time this process may use, and the cgroup whose CPU quota says so, or ""."""
+    try:
+        count, cgroup = core().cores()
+    except Error:  # without a core no quota is read
+        return len(os.sched_getaffinity(0)), ""
+    return int(count), str(cgroup)
 
 
 def _announce(module: ModuleType) -> None:

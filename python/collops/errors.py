@@ -170,9 +170,19 @@ def describe(error: BaseException) -> str:
     """The class and the text of an exception, as the core takes it, whatever the text is."""
     name = type(error).__name__
     try:
-        return as_utf8(f"{name}: {error}")
+        text = str(error)
+        return as_utf8(f"{name}: {text}" if text else name)
     except Exception:  # its __str__ raises; the other ranks wait for a text all the same
         return name
+
+
+def without_code(error: Exception) -> str:
+    """What a command says of an error: its message, or of a file the name and the reason."""
+    if isinstance(error, Error):
+        return error.message
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def missing_attribute(

@@ -69,7 +69,7 @@ def _in_front(torchs: Callable[..., Any], lost: type[Exception]) -> Callable[...
         if "collops" not in str(backend).lower():
             return torchs(*args, **kwargs)
         try:
-            with _stores_that_wait_for_no_rank():
+            with _stores_that_wait_for_no_rank(lost):
                 return torchs(*args, **kwargs)
         except lost as error:
             from collops.torch.backend import refuse_without_store
@@ -80,11 +80,30 @@ def _in_front(torchs: Callable[..., Any], lost: type[Exception]) -> Callable[...
 
 
 @contextlib.contextmanager
-def _stores_that_wait_for_no_rank() -> Iterator[None]:
+def _stores_that_wait_for_no_rank(lost: type[Exception]) -> Iterator[None]:
     """Keeps rank 0 from waiting, as it makes its TCPStore, for ranks that it could not name."""
     module: Any = importlib.import_module("torch.distributed.rendezvous")
     store = module.TCPStore
-    module.TCPStore = functools.partial(store, wait_for_workers=False)
+
+    def made(
+        host_name: str,
+        port: int,
+        world_size: Any = None,
+        is_master: bool = False,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        kwargs["wait_for_workers"] = False
+        try:
+            return store(host_name, port, world_size, is_master, *args, **kwargs)
+        except lost as error:
+            if not is_master:
+                raise
+            from collops.torch.backend import refuse_without_own_store
+
+            refuse_without_own_store(port, error)
+
+    module.TCPStore = made
     try:
         yield
     finally:

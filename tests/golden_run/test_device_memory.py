@@ -97,12 +97,12 @@ def test_torch_with_cuda_goes_first_then_cupy_then_collops(
     find.memory_of.cache_clear()
     find._memory_of_gpus.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", torch_with(None, Recorded()))
-    monkeypatch.setattr(find, "find_spec", lambda name: object())
+    monkeypatch.setattr(find, "is_installed", lambda name: True)
     assert type(find.memory_of(backend)) is CupyMemory
     find.memory_of.cache_clear()
     find._memory_of_gpus.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", None)  # cannot be imported
-    monkeypatch.setattr(find, "find_spec", lambda name: None)
+    monkeypatch.setattr(find, "is_installed", lambda name: False)
     assert type(find.memory_of(backend)) is OwnMemory
 
 

@@ -19,7 +19,9 @@ import torch.distributed as dist  # noqa: E402
 from groups import TIMEOUT_S, default_group, run_group  # noqa: E402
 
 import collops  # noqa: E402
+from collops.launch.threads import run_on_threads  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
+from collops.torch.meeting import meet  # noqa: E402
 from patience import patience  # noqa: E402
 
 
@@ -101,6 +103,48 @@ def test_a_rank_that_comes_twice_is_named_on_all(way: str, tmp_path: Path) -> No
     for text in heard:
         assert "ERROR_RANK_MISMATCH" in text and "rank 1 is claimed twice, by pid" in text, text
         assert set(re.findall(r"by pid (\d+) on", text)) == pids
+
+
+def test_threads_that_are_one_rank_of_a_store_are_named() -> None:
+    """A HashStore is of one process."""
+    store, heard = dist.HashStore(), []
+
+    def work(_: int) -> None:
+        with pytest.raises(collops.RankMismatchError) as caught:
+            meet(store, 1, 3, "one", patience(20))
+        heard.append(caught.value.message)
+
+    run_on_threads(range(2), work, patience(30))
+    [text] = set(heard)
+    assert len(heard) == 2
+    assert re.findall(r"by pid (\d+) on", text) == [str(os.getpid())] * 2
+
+
+def test_a_second_rank_0_is_told_who_has_the_port() -> None:
+    place = f"tcp://127.0.0.1:{free_port()}"
+
+    def work(_: int) -> tuple[int, str]:
+        return os.getpid(), _meet(place, 0, 2, 1.5)
+
+    (pid, first), (other, second) = sorted(run_ranks(work, 2), key=lambda one: "claimed" in one[1])
+    assert "rank 1 of 2 did not connect within 1.5 s" in first
+    assert f"rank 0 (pid {other}) cannot open the store at port" in second
+    assert f", where pid {pid} listens: if that is rank 0 as well, the rank is claimed" in second
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2)])
+def test_another_number_of_ranks_is_named_on_all(sizes: tuple[int, int], tmp_path: Path) -> None:
+    place = _place("file", tmp_path)
+    heard = run_ranks(lambda rank: f"{os.getpid()} {_meet(place, rank, sizes[rank], 30)}", 2)
+    said = [f"{size} on rank {r} (pid {heard[r].split()[0]})" for r, size in enumerate(sizes)]
+    for text in heard:
+        assert "ERROR_RANK_MISMATCH" in text and "world_size is " in text, text
+        assert all(one in text for one in said), (text, said)
+
+
+def test_a_rank_beyond_the_others_is_refused(tmp_path: Path) -> None:
+    [text] = run_ranks(lambda _: _meet(_place("file", tmp_path), 2, 2, 30), 1)
+    assert text.endswith("rank must be from 0 to 1, got 2"), text
 
 
 def test_a_rank_that_comes_once_more_after_the_meeting_is_told(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ class Diagnosis {
     Scan(at_);
     if (string_ != kNone) {
       // Either the string is whole and stands where none may be, or it is malformed itself.
-      whole_ = at_ < text_.size() && text_[at_] == '"';
+      whole_ = at_ < text_.size() && text_[at_] == '"' &&
+               IsValue(text_.substr(string_, at_ - string_ + 1));
       if (whole_) at_ = string_;
       return;
     }
@@ -186,6 +187,10 @@ class Diagnosis {
     if ((static_cast<unsigned char>(c) & 0x80) != 0) return {at_, "the text is not UTF-8"};
     if (static_cast<unsigned char>(c) < ' ') {
       return {at_, Concat("a control character in a string must be written as ", Shown({c}))};
+    }
+    // Of a character that is cut short, the parser refuses the byte after it.
+    if ((static_cast<unsigned char>(text_[at_ - 1]) & 0x80) != 0) {
+      return {at_ - 1, "the text is not UTF-8"};
     }
     const std::string rest = Shown(text_.substr(escape_ + 1, at_ - escape_));
     return {escape_, Concat("'\\", rest, "' is not an escape sequence of JSON")};
@@ -299,14 +304,13 @@ Status ParseJson(const std::string& text, const std::string& name, Json* json) {
   const char* reached = text.data();
   Watcher watcher(text, &reached);
   Json read;
+  size_t refused = kNone;
   try {
     read = Parse(text, &reached, std::ref(watcher));
+    refused = text.find('\0');  // which ends the text for the parser
   } catch (const Json::parse_error& error) {
     // The parser counts bytes from 1 and says 0 for an empty text.
-    const Fault fault = Diagnosis(text, error.byte == 0 ? 0 : error.byte - 1).Find();
-    return Error(ERROR_INVALID_PARAM, name, ": malformed JSON at ",
-                 LineAndColumn(text, fault.position), " (byte ", fault.position, " of ",
-                 text.size(), "): ", fault.what);
+    refused = error.byte == 0 ? 0 : error.byte - 1;
   } catch (const Json::exception&) {
     size_t end = static_cast<size_t>(reached - text.data());
     while (end > 0 && !IsOfWord(text[end - 1])) --end;
@@ -314,6 +318,12 @@ Status ParseJson(const std::string& text, const std::string& name, Json* json) {
     while (begin > 0 && IsOfWord(text[begin - 1])) --begin;
     return Error(ERROR_INVALID_PARAM, name, ": the JSON text has a number that is out of range at ",
                  LineAndColumn(text, begin), ": ", Shown(text.substr(begin, end - begin)));
+  }
+  if (refused != kNone) {
+    const Fault fault = Diagnosis(text, refused).Find();
+    return Error(ERROR_INVALID_PARAM, name, ": malformed JSON at ",
+                 LineAndColumn(text, fault.position), " (byte ", fault.position, " of ",
+                 text.size(), "): ", fault.what);
   }
   COLLOPS_CHECK_ARG(watcher.fault().empty(), ERROR_INVALID_PARAM, name, ": ", watcher.fault());
   *json = std::move(read);

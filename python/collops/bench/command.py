@@ -23,7 +23,8 @@ from collops.bench.request import Request
 from collops.bench.shared_cores import load_average, shared_cores
 from collops.bench.start import Start, start_of
 from collops.bench.tables import compared, point_table, table
-from collops.core import core
+from collops.core import core, usable_cores
+from collops.errors import without_code
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
 
@@ -35,7 +36,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     try:
         return run(operator, options)
     except (ValueError, OSError) as problem:
-        print(f"collops bench {name}: {problem}", file=sys.stderr)
+        print(f"collops bench {name}: {without_code(problem)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"collops bench {name}: interrupted", file=sys.stderr)
@@ -98,7 +99,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
 
 def _spreads(measured: Sequence[Sequence[Row]]) -> list[float]:
     """How far the times of each row are apart, of ranks with a core each."""
-    cores = len(os.sched_getaffinity(0))
+    cores, _ = usable_cores()
     return [
         row["ms_p95"] / row["ms_min"]
         for rows in measured

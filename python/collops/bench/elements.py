@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import mmap
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from collops.terminal.installation import is_installed
 
 Bits = npt.NDArray[Any]
 
@@ -23,7 +24,7 @@ def missing_package(dtype: str, on_gpu: bool) -> str:
     """What an element type needs that is not installed, and how to install it; "" if nothing."""
     # On the host a torch tensor does as well.
     known = ("ml_dtypes",) if on_gpu else ("ml_dtypes", "torch")
-    if dtype != "bf16" or any(importlib.util.find_spec(name) for name in known):
+    if dtype != "bf16" or any(map(is_installed, known)):
         return ""
     none = "which is not installed" if on_gpu else "neither of which is installed"
     return f"{' or '.join(known)}, {none}: pip install 'collops[ml-dtypes]'"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import collops
 from collops.cli.choice import Choice
-from collops.errors import Error
+from collops.errors import Error, without_code
 from collops.terminal.streams import OutputError, standard_streams
 
 if TYPE_CHECKING:
@@ -52,13 +52,8 @@ def _run(program: str, arguments: Sequence[str]) -> int:
         return 2
     try:
         return int(module_of(name).run(arguments[1:]))
-    except Error as error:
-        print(f"{program}: {error.message}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.filename is None:
-            raise
-        print(f"{program}: {error.filename}: {error.strerror}", file=sys.stderr)
+    except (Error, OSError) as error:
+        print(f"{program}: {without_code(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)

@@ -16,6 +16,7 @@ from collops.errors import ErrorCode, raise_status
 from collops.launch.job import Job
 from collops.launch.own_job import job_variables, own_environment, place_names
 from collops.launch.table_ranks import await_table, shown, this_host
+from collops.terminal.option_types import seconds
 from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def parser() -> Parser:
     )
     parser.add_argument(
         "--timeout-s",
-        type=float,
+        type=seconds,
         default=300.0,
         metavar="S",
         help='seconds to wait while the table\'s status is "initializing" (default: 300)',
@@ -119,8 +120,12 @@ def command_of(options: argparse.Namespace) -> list[str]:
         return [os.path.abspath(name), *rest]
     if _PYTHON.fullmatch(Path(name).name):
         _bad(f"{name}: leave it out: collops run starts SCRIPT with {sys.executable}")
-    if not Path(name).is_file():
-        _bad(f"{name}: no such script; pass -m for a module, --no-python for another program")
+    if Path(name).is_dir():
+        if not Path(name, "__main__.py").is_file():
+            _bad(f"{name}: a folder without __main__.py")
+    elif not Path(name).is_file():
+        fault = "not a regular file" if Path(name).exists() else "no such script"
+        _bad(f"{name}: {fault}; pass -m for a module, --no-python for another program")
     if begin.startswith(b"#!") and b"python" not in begin and Path(name).suffix != ".py":
         _bad(f"{name}: not a Python script: it begins with {os.fsdecode(begin)}; pass --no-python")
     return [sys.executable, name, *rest]

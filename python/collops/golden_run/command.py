@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import time
@@ -11,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collops.errors import Error
+from collops.errors import Error, without_code
 from collops.golden.compare.plot import require_matplotlib
 from collops.golden_run.backends import check_replacement, is_on_device
 from collops.golden_run.drawing import MOST_KEPT, Drawings
@@ -19,11 +18,11 @@ from collops.golden_run.html_page import About, write_page
 from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
 from collops.golden_run.launched import LaunchedRanks, default_backend, launched
-from collops.golden_run.option_types import seconds, whole_number
 from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.runner import Runner
 from collops.terminal import Progress
-from collops.terminal.installation import command_line, installation_line
+from collops.terminal.installation import command_line, installation_line, is_installed
+from collops.terminal.option_types import seconds, whole_number
 from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
@@ -38,10 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except (ValueError, OSError, Error) as problem:
-        said: object = problem
-        if isinstance(problem, OSError) and problem.filename is not None:
-            said = f"{problem.filename}: {problem.strerror}"
-        print(f"{PROGRAM}: {said}", file=sys.stderr)
+        print(f"{PROGRAM}: {without_code(problem)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
@@ -67,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         ranks = LaunchedRanks(options.timeout)
         os.environ["COLLOPS_BACKEND"] = backend
         jobs = ranks.chosen(jobs)
-    can_draw = importlib.util.find_spec("matplotlib") is not None
+    can_draw = is_installed("matplotlib")
     drawings = Drawings(options.plot, keeps=options.html is not None and can_draw)
     runner = Runner(
         {"COLLOPS_BACKEND": backend},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from collops.golden.case_files.manifest import MANIFEST
 from collops.golden.case_files.row_inputs import missing_file
 from collops.golden_run.case_call import case_calls
 from collops.golden_run.row_call import RowCall
+from collops.terminal.installation import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,6 +134,6 @@ def _runnable(job: Job) -> Job:
     reason = ""
     if struct not in collops.__all__:
         reason = f"{struct.removesuffix('Param')}Operation is not built yet"
-    elif job.call.needs_ml_dtypes and importlib.util.find_spec("ml_dtypes") is None:
+    elif job.call.needs_ml_dtypes and not is_installed("ml_dtypes"):
         reason = "bfloat16 needs the package ml_dtypes"
     return Job(job.file, job.number, job.name, "skip", reason) if reason else job

@@ -6,8 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from collops.core import core
-from collops.errors import Error
+from collops.core import usable_cores
 from collops.launch.processes import new_job_id
 
 if TYPE_CHECKING:
@@ -58,10 +57,7 @@ def thread_variables(local_size: int) -> dict[str, str]:
     """
     if given := os.environ.get("OMP_NUM_THREADS"):
         return {"OMP_NUM_THREADS": given}
-    try:
-        cores, _ = core().cores()
-    except Error:
-        cores = len(os.sched_getaffinity(0))
+    cores, _ = usable_cores()
     return {"OMP_NUM_THREADS": str(max(1, cores // local_size))}
 
 

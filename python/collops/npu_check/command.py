@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.golden_run.option_types import seconds, whole_number
 from collops.npu_check.case_check import check_names
 from collops.npu_check.child import run_part
 from collops.npu_check.report import STATES, Report
 from collops.npu_check.timing import CALLS, OPERATORS, SIZES
+from collops.terminal.option_types import seconds, whole_number
 from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:

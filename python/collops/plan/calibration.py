@@ -52,7 +52,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         ValueError: it has another form; the message gives file and line.
     """
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"{path}: is not UTF-8 text ({problem.reason})") from None
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -66,22 +70,34 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def timed(rows: Iterable[dict[str, Any]]) -> list[Timed]:
-    """The calls of AllGatherV and ReduceScatterV in plain memory; equal ones by their median."""
+    """The calls of AllGatherV and ReduceScatterV in plain memory; equal ones by their median.
+
+    Raises:
+        ValueError: a row of them lacks a field, or a field has a wrong value.
+    """
     found: dict[tuple[Call, int], list[tuple[int, float]]] = {}
     for row in rows:
-        if row["bench"] not in _OPS or row.get("column") != "plain" or row["dtype"] not in _DTYPES:
+        if row["bench"] not in _OPS or row.get("column") != "plain":
             continue
-        hosts, ranks = int(row["hosts"]), int(row["ranks"])
-        if ranks % hosts:
-            continue
-        call = Call(
-            _OPS[row["bench"]],
-            blocks(hosts, ranks // hosts),
-            tuple(row["counts"]),
-            _DTYPES[row["dtype"]],
-        )
-        shared = int(row.get("cores", 0)) if row.get("one_clock") else 0
-        found.setdefault((call, shared), []).append((int(row["bytes"]), float(row["ms"]) * 1e3))
+        try:
+            hosts, ranks = int(row["hosts"]), int(row["ranks"])
+            if row["dtype"] not in _DTYPES or ranks % hosts:
+                continue
+            call = Call(
+                _OPS[row["bench"]],
+                blocks(hosts, ranks // hosts),
+                tuple(map(int, row["counts"])),
+                _DTYPES[row["dtype"]],
+            )
+            shared = int(row.get("cores", 0)) if row.get("one_clock") else 0
+            size, us = int(row["bytes"]), float(row["ms"]) * 1e3
+            if len(call.counts) != ranks or size < 0 or not 0 < us < math.inf:
+                raise ValueError(f"counts of {ranks} ranks, bytes or ms")
+        except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
+            raise ValueError(
+                f"a row of {row['bench']} lacks a field or has a wrong one: {problem!r}"
+            ) from None
+        found.setdefault((call, shared), []).append((size, us))
     return [
         Timed(call, values[0][0], median(us for _, us in values), shared)
         for (call, shared), values in found.items()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from collops.errors import without_code
 from collops.plan.arguments import call_on, parse, placements
 from collops.plan.calibration import calibrate, misfit, read_rows, timed
 from collops.plan.costs import ASSUMED, Costs
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run(options)
     except (ValueError, OSError) as problem:
-        print(f"collops plan: {problem}", file=sys.stderr)
+        print(f"collops plan: {without_code(problem)}", file=sys.stderr)
         return 2
 
 
@@ -75,8 +76,9 @@ def _costs(path: Path | None) -> tuple[Costs, str]:
             f"ASSUMED, not measured: {ASSUMED.network_rate / 1000:g} GB/s and "
             f"{ASSUMED.latency_us:g} us between hosts (--links FILE reads measured ones)"
         )
-    measured = timed(read_rows(path))
+    rows = read_rows(path)
     try:
+        measured = timed(rows)
         costs = calibrate(measured)
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shlex
 import sys
 from importlib import metadata
 
-from collops.core import core
+from collops.core import core, usable_cores
 from collops.errors import Error
 
 # Packages whose versions are named where they are installed.
@@ -23,6 +24,14 @@ def version(name: str) -> str:
         return "not installed"
 
 
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported here; it is not imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # what hides a module from this program may say so
+        return False
+
+
 def system() -> str:
     """The operating system's name and release, and the kind of machine."""
     return f"{platform.system()} {platform.release()} {platform.machine()}"
@@ -30,10 +39,7 @@ def system() -> str:
 
 def cores() -> str:
     """How many cores this process may use, and the cgroup whose CPU quota limits them, if any."""
-    try:
-        count, cgroup = core().cores()
-    except Error:
-        count, cgroup = len(os.sched_getaffinity(0)), ""
+    count, cgroup = usable_cores()
     quota = f" (CPU quota of {cgroup})" if cgroup else ""
     return f"{count} of {os.cpu_count()}{quota}"
 

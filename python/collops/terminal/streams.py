@@ -88,6 +88,7 @@ def standard_streams(*, passes_on: bool) -> Iterator[None]:
         _drop(sys.stdout)
         raise
     finally:
+        sys.stderr.flush()  # a stream that something still holds is not flushed as it is replaced
         sys.stdout, sys.stderr = before
 
 

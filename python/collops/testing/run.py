@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
 from collops.launch.interrupts import exit_codes_known, interrupts_deferred
@@ -22,6 +24,10 @@ TERMINATE_S = 2.0  # after SIGTERM, for a rank to end
 _DEAF = (
     ", and did not end by SIGTERM: it ignores the signal, or native code does not return, as where "
     'it waits for threads that fork() does not copy (start_method="spawn" does without fork)'
+)
+_NOT_BEGUN = (
+    ", and had not called fn yet: a rank that is not forked runs the main module first, where only "
+    'what stands under if __name__ == "__main__" is left out'
 )
 
 
@@ -58,8 +64,9 @@ def run_ranks(
         The results in rank order; they must be picklable.
 
     Raises:
-        TypeError: `fn` is no function, or `n` no whole number.
-        ValueError: `n` is less than 1.
+        TypeError: `fn` is no function, `n` no whole number, or `env` has a value that is no text.
+        ValueError: `n` is less than 1, or `timeout` no number above 0.
+        RuntimeError: this process may not start others, as a worker of multiprocessing.Pool.
         RankErrors: a rank raised, died or took too long; `.errors` has the exceptions. The other
             ranks had a few seconds to end by themselves.
 
@@ -75,8 +82,19 @@ def run_ranks(
         )
     if not hasattr(n, "__index__"):
         raise TypeError(f"run_ranks: n must be a whole number of ranks, got {n!r}")
+    n = operator.index(n)
     if n < 1:
         raise ValueError(f"run_ranks: n must be at least 1, got {n}")
+    if not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise ValueError(f"run_ranks: timeout must be a number of seconds above 0, got {timeout!r}")
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"run_ranks: env must have texts, got {name!r}: {value!r}")
+    if current_process().daemon:
+        raise RuntimeError(
+            "run_ranks: this process is a daemon of multiprocessing, such as a worker of its Pool, "
+            "which may start no processes: concurrent.futures.ProcessPoolExecutor has no daemons"
+        )
     if threads:
         return _run_as_threads(fn, n, args, timeout, start_method, env)
     job = {**job_variables("run_ranks", n), **(env or {})}
@@ -87,7 +105,7 @@ def run_ranks(
             for rank in range(n):
                 own = {**place_names(rank, n, rank, n), **job}
                 start(processes, [rank], run_child, (own, fn, rank, args), start_method=method)
-            return _collect(processes, timeout)
+            return _collect(processes, timeout, "" if method == "fork" else _NOT_BEGUN)
         finally:
             with interrupts_deferred():
                 _terminate([process for process in processes if process.silent])
@@ -116,8 +134,11 @@ def _run_as_threads(
     return list(results)
 
 
-def _collect(processes: Sequence[RankProcess], timeout: float) -> list[Any]:
-    """Waits for every rank and returns the results, or raises RankErrors."""
+def _collect(processes: Sequence[RankProcess], timeout: float, not_begun: str) -> list[Any]:
+    """Waits for every rank and returns the results, or raises RankErrors.
+
+    `not_begun`: why a rank may have ended by SIGTERM, which it catches as soon as it begins.
+    """
     late, first = watch(processes, timeout, GRACE_S, _failed)
     why = f"after {timeout:g} s"
     if first is not None:
@@ -135,7 +156,8 @@ def _collect(processes: Sequence[RankProcess], timeout: float) -> list[Any]:
         _, error, where = reports[rank]
         if isinstance(error, (Ended, RankDiedError)):
             how = f"rank {rank} was ended: it was still running {why}"
-            ended = RankEndedError(how + (_DEAF if process in deaf else ""))
+            silent = not_begun if isinstance(error, RankDiedError) else ""
+            ended = RankEndedError(how + (_DEAF if process in deaf else silent))
             reports[rank] = None, ended, where
     return results_of(reports)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
@@ -15,6 +17,7 @@ from collops.torch.meeting import meet
 if TYPE_CHECKING:
     from datetime import timedelta
 
+_LISTENS = "0A"  # a state in /proc/net/tcp
 _VARIABLE = "COLLOPS_TIMEOUT_S"
 
 
@@ -32,6 +35,35 @@ def refuse_without_store(error: Exception) -> NoReturn:
         ErrorCode.ERROR_TIMEOUT,
         f"init_process_group: rank 0 did not connect in time, so that there is no store: {error}",
     )
+
+
+def refuse_without_own_store(port: int, error: Exception) -> NoReturn:
+    """Raises the error of rank 0 that cannot open the store, such as of a second rank 0."""
+    listener = _listener(port)
+    where = f"init_process_group: rank 0 (pid {os.getpid()}) cannot open the store at port {port}"
+    if not listener:
+        raise_status(ErrorCode.ERROR_RT_FAIL, f"{where}: {error}")
+    raise_status(
+        ErrorCode.ERROR_INVALID_PARAM,
+        f"{where}, where {listener} listens: if that is rank 0 as well, the rank is claimed twice; "
+        "if it is another program, pass another port, as by MASTER_PORT",
+    )
+
+
+def _listener(port: int) -> str:
+    """The process of this host that listens at a TCP port; "": none does."""
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                _, here, _, state, *_, inode = line.split()[:10]
+                if state == _LISTENS and int(here.rpartition(":")[2], 16) == port:
+                    sockets.add(f"socket:[{inode}]")
+    for file in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
+        with contextlib.suppress(OSError):  # another user's, or closed meanwhile
+            if os.readlink(file) in sockets:
+                return f"pid {file.parts[2]}"
+    return "another process" if sockets else ""
 
 
 def _limit_s(timeout: timedelta) -> float:

@@ -40,6 +40,9 @@ def meet(
     port that rank 0 has opened, and has written into the store. `backend` None: what CPU tensors
     take, on one host or on several.
     """
+    if not 0 <= rank < size:
+        fault = f"group {name!r}: rank must be from 0 to {size - 1}, got {rank}"
+        raise_status(ErrorCode.ERROR_INVALID_PARAM, fault)
     meeting = _Meeting(store, rank, size, timeout_s)
     try:
         place = meeting.decision()
@@ -97,6 +100,7 @@ class _Meeting:
         self._keys = f"collops/{turn}"
         self._store.set(self._key_of(self._rank), json.dumps(own))
         try:
+            self._compare_sizes(own["pid"])
             place = self._wait()
             if place["fault"]:
                 self._let_others_read()
@@ -127,6 +131,14 @@ class _Meeting:
         if place is not None and (not here or other == own):
             return None
         return None if here and _start_of(other["pid"]) != other["start"] else other
+
+    def _compare_sizes(self, pid: int) -> None:
+        """Ends the meeting if the first rank that wrote its number of ranks has another one."""
+        own = {"size": self._size, "of": f"on rank {self._rank} (pid {pid})"}
+        first = json.loads(self._store.compare_set(f"{self._keys}/size", "", json.dumps(own)))
+        if first["size"] != self._size:
+            said = " and ".join(f"{one['size']} {one['of']}" for one in (first, own))
+            self._decide(_no_place(ErrorCode.ERROR_RANK_MISMATCH, f"world_size is {said}"))
 
     def _wait(self) -> dict[str, Any]:
         ranks = [self._key_of(rank) for rank in range(self._size)]

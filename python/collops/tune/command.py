@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,8 @@ from collops.bench.operator import Row
 from collops.bench.operators.all_reduce import ONE_STEP, TWO_STEPS, size_of
 from collops.bench.request import Request
 from collops.bench.shared_cores import load_average, shared_cores
-from collops.core import core
+from collops.core import core, usable_cores
+from collops.errors import without_code
 from collops.terminal import Progress
 from collops.terminal.parser import Parser
 from collops.tune.threshold import Timed, choose
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run(options)
     except (ValueError, OSError) as problem:
-        print(f"collops tune: {problem}", file=sys.stderr)
+        print(f"collops tune: {without_code(problem)}", file=sys.stderr)
         return 2
     except RanksFailedError as problem:
         print(f"collops tune: the ranks failed:\n{problem}", file=sys.stderr)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     table = {name: now for name, _, now, _ in core().tuned_sizes()}
     timed: dict[str, list[Timed]] = {}
     spreads: list[float] = []
-    cores, load = len(os.sched_getaffinity(0)), load_average()
+    (cores, _), load = usable_cores(), load_average()
     print(_line([name for name, _ in _COLUMNS]))
     print(_line(["-" * (width - 1) + ":" for _, width in _COLUMNS]), flush=True)
     for row in _measured(options):

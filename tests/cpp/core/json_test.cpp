@@ -35,6 +35,8 @@ TEST(AFaultIsNamedWithLineAndColumn) {
       {" \n", "line 1, column 1 (byte 0 of 2)", "the text is empty"},
       {"\xff\xfe{", "line 1, column 1 (byte 0 of 3)", "the text is not UTF-8"},
       {"[\"\xe4\xb8\xad\xff\"]", "line 1, column 4 (byte 5 of 8)", "the text is not UTF-8"},
+      {"[\"\xe9\"]", "line 1, column 3 (byte 2 of 5)", "the text is not UTF-8"},
+      {"[\"\xe9t\", 1]", "line 1, column 3 (byte 2 of 9)", "the text is not UTF-8"},
       {"{\"a\": [1, 2,\n]}", "line 1, column 12 (byte 11 of 15)",
        "the comma before ']' must be left out"},
       {"{\"a\": 1,}", "line 1, column 8 (byte 7 of 9)", "the comma before '}' must be left out"},
@@ -89,6 +91,11 @@ TEST(AKeyThatIsGivenTwiceAndANumberOutOfRangeHaveAPlace) {
             "t: [0].a.b is given twice in one object, again at line 2, column 3");
   EXPECT_EQ(ErrorOf("{\"a\": 1,\n \"b\": 1e999 }"),
             "t: the JSON text has a number that is out of range at line 2, column 7: 1e999");
+}
+
+TEST(AZeroByteDoesNotEndTheText) {
+  EXPECT_CONTAINS(ErrorOf(std::string("[1]\0[", 5)),
+                  "(byte 3 of 5): the text must end after its value, got '\\u0000'");
 }
 
 TEST(AByteOrderMarkIsNoFault) {

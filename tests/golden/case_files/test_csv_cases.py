@@ -163,6 +163,10 @@ def test_blank_lines_a_mark_at_the_beginning_and_other_orders_of_columns(tmp_pat
         ({"OpName": "AllGatherVOpration"}, "is not an operator: did you mean AllGatherVOperation"),
         ({"OpName": "allreduceoperation_1"}, "is not an operator: did you mean AllReduceOperation"),
         ({"OpParam": '{"rank":'}, "column OpParam is not JSON (Expecting value"),
+        (
+            {"OpParam": '{"twoDimTPInfo":{"agDim":1,"agDim":2}}'},
+            "column OpParam is not JSON (agDim is given twice in one object)",
+        ),
         ({"OpParam": "[" * 100000}, "column OpParam is nested too deeply, got '[[["),
         ({"OpParam": f'{{"rankSize":{"9" * 5000}}}'}, "a number of 5000 digits does not fit"),
         ({"OpParam": "[1]"}, "column OpParam is not a JSON object, got '[1]'"),

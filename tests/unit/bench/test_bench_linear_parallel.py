@@ -227,9 +227,13 @@ def test_an_element_type_whose_package_is_missing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It is left out, with a note, where it was not asked for."""
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: name if name in installed else None
-    )
+
+    def find(name: str) -> str:
+        if name not in installed:  # as where something hides it; else None is returned
+            raise ModuleNotFoundError(name)
+        return name
+
+    monkeypatch.setattr("importlib.util.find_spec", find)
     operator = load("linear_parallel")
     needed = needed and f"bf16 needs {needed}: pip install 'collops[ml-dtypes]'"
     options = parse(operator, words)

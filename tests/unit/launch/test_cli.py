@@ -11,6 +11,7 @@ from pathlib import Path
 import own_output
 import pytest
 
+from collops.cli import main
 from collops.launch.rank_table import make_rank_table
 
 
@@ -216,6 +217,33 @@ def test_output_that_is_closed_is_dropped() -> None:
     for words in (PLAN, ("doctor",)):
         done = own_output.run([sys.executable, "-c", code.format(sys.executable, words)])
         assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "bench barrier --json {folder}",
+        "golden compare --op broadcast --dtype f32 {folder}.npy {folder}.npy",
+        "golden list {folder}",
+        "plan --hosts 2 --op all_gatherv --bytes 1k --json {folder}",
+        "plan --hosts 2 --op all_gatherv --bytes 1k --links {folder}",
+        "rank-table make --hosts a --devices-per-host 1 --output {folder}",
+        "trace merge --output trace.json {folder}",
+        "tune --output {folder}",
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ending in ("", ".npy"):
+        Path(f"{tmp_path}{ending}").mkdir(exist_ok=True)
+    arguments = words.format(folder=tmp_path).split()
+    assert main(arguments) == 2
+    [name] = {one for one in arguments if one.startswith(str(tmp_path))}
+    said = capsys.readouterr().err
+    assert said.startswith(f"collops {arguments[0]}")
+    assert said.endswith(f": {name}: Is a directory\n")
+    assert said.count("\n") == 1
 
 
 def test_a_character_that_the_terminal_lacks_is_escaped() -> None:

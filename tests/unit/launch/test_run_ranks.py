@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_output
 import pytest
 
 import collops
@@ -286,6 +287,37 @@ def test_ctrl_c_between_two_starts_leaves_no_rank(monkeypatch: pytest.MonkeyPatc
         os.kill(pid, 0)
 
 
-def test_at_least_one_rank() -> None:
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        run_ranks(divmod, 0)
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ({"n": 0}, ValueError, "n must be at least 1, got 0"),
+        ({"n": 2.0}, TypeError, "n must be a whole number of ranks, got 2.0"),
+        ({"timeout": float("nan")}, ValueError, "timeout must be a number of seconds above 0, got"),
+        ({"timeout": 0}, ValueError, "timeout must be a number of seconds above 0, got 0"),
+        ({"env": {"A": 1}}, TypeError, "env must have texts, got 'A': 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    given: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        run_ranks(**{"fn": divmod, "n": 1, **given})
+
+
+def test_a_process_that_may_start_no_other_is_told() -> None:
+    told = pytest.raises(RuntimeError, match="a daemon of multiprocessing, such as a worker of")
+    with multiprocessing.get_context("fork").Pool(1) as pool, told:
+        pool.apply(run_ranks, (divmod, 1))
+
+
+def test_a_main_module_that_does_not_end_is_the_reason(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import time\n"
+        "from collops.testing import run_ranks\n"
+        "if __name__ != '__main__':\n"
+        "    time.sleep(600)\n"
+        f"run_ranks(divmod, 1, 1, timeout={patience(2)}, start_method='spawn')\n"
+    )
+    done = own_output.run([sys.executable, str(program)], capture_output=True)
+    assert "fn yet: a rank that is not forked runs the main module first" in done.stderr

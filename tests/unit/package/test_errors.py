@@ -13,7 +13,7 @@ import pytest
 import collops
 import collops.errors
 from collops.core import core
-from collops.errors import raise_status, status_error, status_of
+from collops.errors import describe, raise_status, status_error, status_of
 from collops.testing import run_ranks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,6 +79,11 @@ def test_the_page_lists_every_class_with_its_codes() -> None:
             assert isinstance(error, getattr(builtins, standard or "RuntimeError"))
     returned = {int(code) for code in re.findall(r"^### (\d+) `ERROR_", page, re.MULTILINE)}
     assert {int(code) for _, _, codes in rows for code in codes.split(", ")} == returned
+
+
+def test_an_exception_without_a_text_is_its_class() -> None:
+    assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert describe(ValueError("of 3")) == "ValueError: of 3"
 
 
 def test_codes_and_names_are_the_cores() -> None:

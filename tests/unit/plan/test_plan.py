@@ -18,6 +18,10 @@ from collops.plan.prediction import GATHER, REDUCE, Call, Prediction, blocks, pr
 from collops.plan.report import size
 
 BASE = ["plan", "--op", "all_gatherv", "--bytes", "1m"]
+ROW = (
+    b'{"bench": "all_gather_v", "column": "plain", "hosts": 2, "ranks": 2, "dtype": "f32", '
+    b'"counts": [1, 2], "bytes": 12, "ms": 0.5}'
+)
 
 
 def plan(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -141,13 +145,29 @@ def test_wrong_arguments_are_refused(
     assert error.count("\n") == 1
 
 
-def test_links_without_two_hosts_are_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", ": no row of all_gather_v"),
+        (b"\xff\n", ": is not UTF-8 text (invalid start byte)"),
+        (b"{", ", line 1: not JSON: "),
+        (b"[1]", ", line 1: no row of collops bench --json"),
+        (ROW.replace(b'"hosts": 2, ', b""), ": a row of all_gather_v lacks a field "),
+        (ROW.replace(b'"hosts": 2', b'"hosts": 0'), " or has a wrong one: ZeroDivisionError"),
+        (ROW.replace(b"[1, 2]", b'["a", 2]'), " or has a wrong one: ValueError("),
+        (ROW.replace(b"0.5", b"-1"), "has a wrong one: ValueError('counts of 2 ranks, bytes or ms"),
+    ],
+)
+def test_a_file_of_no_links_is_refused(
+    content: bytes, problem: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text("")
+    path.write_bytes(content)
     assert main([*BASE, "--hosts", "2", "--links", str(path)]) == 2
-    assert "no row of all_gather_v" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith(f"collops plan: {path}{problem}" if problem[0] in ":," else "collops ")
+    assert problem in said
+    assert said.count("\n") == 1
 
 
 def found_of(**figures: float) -> Prediction:

@@ -15,10 +15,12 @@ import forked_main
 import own_output
 import pytest
 
+from collops.bench import command as bench_command
 from collops.bench.launch import RanksFailedError
 from collops.bench.operators import load
+from collops.bench.peers.mpi_launcher import Mpi
 from collops.cli import main
-from collops.core import core
+from collops.core import core, usable_cores
 from collops.testing import run_ranks
 from collops.tune import command
 from collops.tune.rank_program import measure
@@ -108,8 +110,7 @@ def test_the_line_has_the_crossings(
     now = {name: size for name, _, size, _ in core().tuned_sizes()}
     sizes = dict(pair.split("=") for pair in expected.split(","))
     assert {name: command.size_text(now[name]) for name in sizes} == sizes
-    cores = len(os.sched_getaffinity(0))
-    assert ("share" in shown.out) == (max(map(int, ranks.split(","))) > cores)
+    assert ("share" in shown.out) == (max(map(int, ranks.split(","))) > usable_cores()[0])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_times_of_a_busy_machine_are_marked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(core(), "cores", lambda: (2, ""))
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(command, "launch", planted({2: 0}, spread=spread))
     path = tmp_path / "tuning.sh"
@@ -141,6 +142,21 @@ def test_times_of_a_busy_machine_are_marked(
     assert line == f"export {said.splitlines()[-1]}"
     assert len(comments) == bool(warning)
     assert all(text.startswith("# ") and warning in text for text in comments)
+
+
+def test_ranks_beyond_a_cpu_quota_share_cores(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(core(), "cores", lambda: (1, "/sys/fs/cgroup/job"))
+    monkeypatch.setattr(command, "launch", planted({2: 0}, spread=9.0))
+    assert command.main(["--ranks", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "Note: 2 ranks share 1 core(s)" in said
+    assert "Warning: " not in said  # which would blame other programs
+    rows = [[{"ranks": ranks, "ms_p95": 9.0, "ms_min": 1.0} for ranks in (1, 2)]]
+    assert bench_command._spreads(rows) == [9.0]
+    mpi = Mpi("Open MPI", "mpirun", {})
+    assert [bool(mpi.variables(ranks)) for ranks in (1, 2)] == [False, True]
 
 
 class Terminal(io.StringIO):

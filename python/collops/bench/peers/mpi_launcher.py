@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from collops.core import usable_cores
+
 _ASK_S = 20
 
 
@@ -31,7 +33,7 @@ class Mpi:
     def variables(self, ranks: int) -> dict[str, str]:
         """Environment variables of the ranks; with more ranks than cores, ranks must yield."""
         more = dict(self.environment)
-        over = ranks > len(os.sched_getaffinity(0))
+        over = ranks > usable_cores()[0]
         if self.name == "Open MPI" and over:
             more["OMPI_MCA_mpi_yield_when_idle"] = "1"
         if self.name == "Intel MPI":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from collops.core import core
 from collops.golden_run.memory.of_collops import OwnMemory
 from collops.golden_run.memory.of_cupy import CupyMemory
 from collops.golden_run.memory.of_torch import TorchMemory
+from collops.terminal.installation import is_installed
 
 if TYPE_CHECKING:
     from collops.golden_run.memory.device_memory import DeviceMemory
@@ -32,7 +32,7 @@ def memory_of(backend: str) -> DeviceMemory | None:
 def _memory_of_gpus() -> DeviceMemory:
     if _torch_has_cuda():
         return TorchMemory("cuda", "torch", "cuda")
-    return OwnMemory() if find_spec("cupy") is None else CupyMemory()
+    return CupyMemory() if is_installed("cupy") else OwnMemory()
 
 
 def _torch_has_cuda() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +23,8 @@ from collops.bench.torch_arguments import (
     SIZES,
     parser,
 )
-from collops.core import core
+from collops.core import core, usable_cores
+from collops.errors import without_code
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
 from collops.torch.bench.plot import save_plot
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run(options)
     except (ValueError, OSError) as problem:
-        print(f"collops bench torch: {problem}", file=sys.stderr)
+        print(f"collops bench torch: {without_code(problem)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("collops bench torch: interrupted", file=sys.stderr)
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     request = TorchRequest(points, iterations, threads())
     rows: list[dict[str, Any]] = []
     spreads: list[float] = []
-    failed, load, cores = False, load_average(), len(os.sched_getaffinity(0))
+    (cores, _), load, failed = usable_cores(), load_average(), False
     progress = Progress(len(points))
     progress.show(0)
     try:

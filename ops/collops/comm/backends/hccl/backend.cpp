@@ -2,6 +2,8 @@
 
 #include "collops/comm/backends/hccl/communicator.h"
 #include "collops/comm/backends/hccl/library/error.h"
+#include "collops/comm/placement/rank_table/device_rules.h"
+#include "collops/comm/placement/rank_table/rank_table.h"
 #include "collops/core/env.h"
 
 namespace collops::hccl {
@@ -18,6 +20,10 @@ Status Available() {
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const Api* api = nullptr;
   COLLOPS_RETURN_IF_ERROR(Load(&api));
+  // Of one that is not complete yet, HCCL says it itself.
+  if (spec.table != nullptr && spec.table->completed) {
+    COLLOPS_RETURN_IF_ERROR(CheckDeviceRules(*spec.table));
+  }
   Env env;
   COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
   std::shared_ptr<control::Control> control;
