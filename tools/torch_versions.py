@@ -24,6 +24,8 @@ VERSIONS = ["2.11.0", "2.13.0", "newest"]
 TESTS = [
     "tests/torch/test_group.py",
     "tests/torch/calls/test_calls.py",
+    "tests/torch/calls/test_direct_calls.py",
+    "tests/torch/calls/test_documented.py",
     "tests/torch/operators/test_operators.py",
     "tests/torch/operators/test_operator_order.py",
     "tests/torch/async_tp/test_async_tp.py",

@@ -242,6 +242,24 @@ def test_split_group_is_a_method() -> None:
     ]
 
 
+def test_split_group() -> None:
+    def work(rank: int) -> list[Any]:
+        if torch.__version__ < "2.15":
+            with pytest.raises(RuntimeError, match="No device associated with the default pg"):
+                dist.split_group(split_ranks=[[2, 0], [1]])
+            return []
+        limit = timedelta(seconds=patience(20))
+        group = dist.split_group(split_ranks=[[2, 0], [1]], timeout=limit, group_desc="a part")
+        assert isinstance(group, collops.torch.Group) and group.group_desc == "a part"
+        assert group.options._timeout == limit and group.bound_device_id is None
+        found = [dist.get_process_group_ranks(group), group.rank(), total(group)]
+        dist.destroy_process_group(group)
+        return [*found, total()]
+
+    expected = [[[2, 0], 1, 4.0, 6.0], [[1], 0, 2.0, 6.0], [[2, 0], 0, 4.0, 6.0]]
+    assert run_group(work, 3) == (expected if torch.__version__ >= "2.15" else [[], [], []])
+
+
 def test_monitored_barrier_is_a_method() -> None:
     def work(rank: int) -> str:
         default_group().monitored_barrier(timedelta(seconds=patience(20)))
@@ -280,6 +298,9 @@ def test_functional_collectives_and_device_mesh() -> None:
         found = [functional.all_reduce(x, "sum", mesh["tp"]).tolist()]
         found.append(functional.all_gather_tensor(x, 0, mesh["dp"]).tolist())
         found.append(functional.reduce_scatter_tensor(x, "sum", 0, mesh["tp"]).tolist())
+        out, name = torch.zeros(16), mesh["dp"].get_group().group_name
+        gathered = torch.ops._c10d_functional.all_gather_into_tensor_out(x, 2, name, out=out)
+        assert functional.wait_tensor(gathered).tolist() == found[1]  # what inductor makes of it
         whole = torch.arange(24.0).reshape(6, 4)
         split = distribute_tensor(whole, mesh, [Shard(0), Shard(1)])
         again = split.redistribute(mesh, [Replicate(), Replicate()]).to_local()

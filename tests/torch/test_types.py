@@ -15,6 +15,11 @@ import torch.distributed as dist  # noqa: E402
 import torch.distributed._functional_collectives as functional  # noqa: E402
 from groups import run_group  # noqa: E402
 
+from collops.torch.collective_calls import (  # noqa: E402
+    all_gather_single,
+    reduce_scatter_single,
+)
+
 importlib.import_module("torch._dynamo")  # once, not in each rank: it takes seconds
 
 BYTES = 16  # of a rank's part
@@ -45,7 +50,7 @@ def _batch(rank: int, dtype: torch.dtype, group: Any) -> None:
 
 def _several(rank: int, dtype: torch.dtype, group: Any) -> None:
     with dist._coalescing_manager(group=group):
-        dist.all_gather_single(_part(dtype, 2), _part(dtype), group=group)
+        all_gather_single(_part(dtype, 2), _part(dtype), group=group)
 
 
 def _several_sums(rank: int, dtype: torch.dtype, group: Any) -> None:
@@ -70,10 +75,8 @@ def _functional(name: str, *args: Any, parts: int = 1) -> Moves:
 MOVES: dict[str, Moves] = {
     "broadcast": lambda _, d, group: dist.broadcast(_part(d), 0, group=group),
     "all_gather": lambda _, d, group: dist.all_gather([_part(d), _part(d)], _part(d), group=group),
-    "all_gather_single": lambda _, d, group: dist.all_gather_single(
-        _part(d, 2), _part(d), group=group
-    ),
-    "asynchronous": lambda _, d, group: dist.all_gather_single(
+    "all_gather_single": lambda _, d, group: all_gather_single(_part(d, 2), _part(d), group=group),
+    "asynchronous": lambda _, d, group: all_gather_single(
         _part(d, 2), _part(d), group=group, async_op=True
     ).wait(),
     "coalesced": _several,
@@ -104,7 +107,7 @@ SUMS: dict[str, Moves] = {
     "reduce_scatter": lambda _, d, group: dist.reduce_scatter(
         _part(d), [_part(d), _part(d)], group=group
     ),
-    "reduce_scatter_single": lambda _, d, group: dist.reduce_scatter_single(
+    "reduce_scatter_single": lambda _, d, group: reduce_scatter_single(
         _part(d), _part(d, 2), group=group
     ),
 }
@@ -232,9 +235,9 @@ def test_shapes_may_differ_if_the_numbers_of_elements_agree() -> None:
             dist.all_gather(outs := [_like(rank, *own), _like(rank, *own)], _like(rank, *own))
             check(outs, *numbers, *two)
             out = _like(rank, *numbers, *numbers)
-            dist.all_gather_single(out, torch.tensor(own))
+            all_gather_single(out, torch.tensor(own))
             check(out, *numbers, *two)
-            dist.reduce_scatter_single(x := torch.tensor(own), _like(rank, *own, *own))
+            reduce_scatter_single(x := torch.tensor(own), _like(rank, *own, *own))
             check(x, *total)
             dist.all_to_all_single(out, _like(rank, *own, *own))
             check(out, *numbers, *two)

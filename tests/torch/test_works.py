@@ -17,6 +17,7 @@ import torch.distributed as dist  # noqa: E402
 from groups import run_group  # noqa: E402
 
 from collops.testing import run_ranks  # noqa: E402
+from collops.torch.collective_calls import reduce_scatter_single  # noqa: E402
 
 # The result is copied to its place after the call, which takes long enough to be seen.
 ROWS = 1 << 19
@@ -92,7 +93,7 @@ def _summed(rank: int) -> Any:
 def _scattered(rank: int) -> Any:
     [out] = map(_first, _apart(1))
     whole = torch.cat([_numbers(rank), _numbers(rank + 2)])
-    call = dist.reduce_scatter_single(out, whole, async_op=True)
+    call = reduce_scatter_single(out, whole, async_op=True)
     return call, [out], [_numbers(2 * rank) + _numbers(2 * rank + 1)]
 
 

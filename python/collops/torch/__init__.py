@@ -28,6 +28,7 @@ from typing import Any
 from collops.torch.async_tp.enable import disable_async_tp, enable_async_tp
 from collops.torch.async_tp.fused_patterns import fused_patterns
 from collops.torch.async_tp.symmetric_operators import register as register_symmetric_operators
+from collops.torch.collective_calls import register_gather_into
 from collops.torch.devices.batches import register as register_batches
 from collops.torch.group import Group, last_calls
 from collops.torch.operators import (
@@ -70,4 +71,5 @@ def __getattr__(name: str) -> Any:
 
 register()
 register_batches()
+register_gather_into()
 register_symmetric_operators()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from torch._C import _distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.torch.group import Group
+from collops.torch.hooks import check_for_nan
+from collops.torch.identity import refuse_reconfigure
 from collops.torch.meeting import meet
 
 if TYPE_CHECKING:
@@ -19,14 +23,20 @@ if TYPE_CHECKING:
 
 _LISTENS = "0A"  # a state in /proc/net/tcp
 _VARIABLE = "COLLOPS_TIMEOUT_S"
+_NAN_CHECK = "TORCH_DIST_NAN_CHECK"  # of torch 2.14, whose own check a group of ours does not call
 
 
 def create(options: Any, _: Any) -> Group:
     """Makes the group that torch.distributed asks for; every rank of it calls this."""
+    if getattr(options, "enable_reconfigure", False):  # torch 2.14 has it
+        refuse_reconfigure()
     store, name = options.store, options.group_id
     place = options.group_rank, options.group_size
     communicator = meet(store, *place, name, _limit_s(options.timeout))
-    return Group(communicator, store, name)
+    group = Group(communicator, store, name)
+    if os.environ.get(_NAN_CHECK) == "1" and hasattr(_distributed_c10d, "NanCheckHook"):
+        group.hooks.add(group, _NAN_CHECK, before=partial(check_for_nan, communicator.rank))
+    return group
 
 
 def refuse_without_store(error: Exception) -> NoReturn:

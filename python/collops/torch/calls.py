@@ -85,6 +85,20 @@ class ArgumentForms:
                 setattr(opts, _MEMBERS[name], value)
         return (*lists, opts)
 
+    def tensors(self, args: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The inputs and the outputs among what options_last() returns."""
+        sides: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
+        for (name, _), value in zip(self._tensors, args, strict=False):
+            sides[name.startswith("output")].extend(_flat(value))
+        return sides
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    """The tensors of what may be one, a list of them, a list of such lists, or a list of sizes."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [x for item in value for x in _flat(item)] if isinstance(value, (list, tuple)) else []
+
 
 def _nested(value: Any, depth: int) -> Any:
     """A list, or a list of lists, of what may be one item of it."""
@@ -120,6 +134,7 @@ def refusing(operation: str, options: str, names: str) -> Callable[[_F], _F]:
                         self._comm.refuse(operation, error)
                     raise
 
+        refused.forms = forms  # type: ignore[attr-defined]
         return refused  # type: ignore[return-value]
 
     return decorate
@@ -147,6 +162,7 @@ def several(options: str, names: str) -> Callable[[_F], _F]:
         def each(self: Calls, *args: Any, **kwargs: Any) -> Any:
             return method(self, *forms.options_last(method.__name__, args, kwargs))
 
+        each.forms = forms  # type: ignore[attr-defined]
         return each  # type: ignore[return-value]
 
     return decorate

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import library as torch_library
+from torch._C import _distributed_c10d
 
 from collops.torch.calls import Calls, refusing, several
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import (
     as_passed,
     flat,
@@ -187,3 +190,27 @@ class CollectiveCalls(Calls):
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+
+_libraries: list[torch_library.Library] = []  # a kernel lives as long as its library
+
+
+def register_gather_into() -> None:
+    """Lets torch's operator all_gather_into_tensor_out reach a group, once for the process.
+
+    Inductor puts it in the place of several gathers. Before torch 2.14 its kernel takes a backend
+    in C++ for granted.
+    """
+    if not _libraries and not hasattr(dist, "gather_single"):  # which 2.14 has
+        _libraries.append(torch_library.Library("_c10d_functional", "IMPL"))
+        _libraries[0].impl("all_gather_into_tensor_out", _all_gather_into_tensor_out, "CPU")
+
+
+@break_graphs
+def _all_gather_into_tensor_out(
+    x: torch.Tensor, group_size: int, group_name: str, *, out: torch.Tensor
+) -> torch.Tensor:
+    group = dist.distributed_c10d._resolve_process_group(group_name)
+    work = group._allgather_base(out, x, _distributed_c10d.AllgatherOptions())
+    _distributed_c10d._register_work(out, work)
+    return out

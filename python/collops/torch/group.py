@@ -16,6 +16,7 @@ from collops.torch.collective_calls import CollectiveCalls
 from collops.torch.devices.calls import DeviceCalls
 from collops.torch.devices.kinds import KINDS, Kind, first_tensor, kind_of, may_be_used
 from collops.torch.graph_breaks import break_graphs, register_group
+from collops.torch.hooks import Hooks
 from collops.torch.identity import Identity
 from collops.torch.meeting import meet
 from collops.torch.message_calls import MessageCalls
@@ -24,7 +25,7 @@ from collops.torch.window_pool import WindowPool
 from collops.torch.works import Several
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from collops.collectives.communicator import Communicator
 
@@ -56,6 +57,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         self._splits = 0
         self._of_devices: dict[str, DeviceCalls] = {}  # by the kind
         self._windows = WindowPool(communicator)
+        self.hooks = Hooks()
 
     @property
     def communicator(self) -> Communicator:
@@ -121,6 +123,22 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         for communicator in self._communicators():
             communicator.timeout_s = timeout.total_seconds()
 
+    def register_pre_hook(self, hook_id: int, hook: Callable[[Any], object]) -> None:
+        """Calls the hook before each call of the group, with its tensors, as torch 2.14 does."""
+        self.hooks.add(self, hook_id, before=hook)
+
+    def register_post_hook(self, hook_id: int, hook: Callable[[Any], object]) -> None:
+        """Calls the hook after each call of the group, with its Work, as torch 2.14 does."""
+        self.hooks.add(self, hook_id, after=hook)
+
+    def unregister_pre_hook(self, hook_id: int) -> None:
+        """Forgets a hook."""
+        self.hooks.remove_before(hook_id)
+
+    def unregister_post_hook(self, hook_id: int) -> None:
+        """Forgets a hook."""
+        self.hooks.remove_after(hook_id)
+
     def _communicators(self) -> list[Communicator]:
         return [*(calls._comm for calls in self._of_devices.values()), self._comm]
 
@@ -162,8 +180,8 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
     ) -> Group | None:
         """Makes a group of some ranks of this group, which call it; None on other ranks.
 
-        torch.distributed.split_group() needs a group on an accelerator, so call this method of the
-        group. torch does not know the new group by its name.
+        torch.distributed.split_group() of torch before 2.15 needs a group on an accelerator, so
+        call this method of the group. torch does not know the new group by its name then.
 
         Args:
             ranks: their numbers in this group, in the new group's order.

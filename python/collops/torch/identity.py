@@ -5,9 +5,13 @@ The class ProcessGroup of torch 2.13 answers these through a backend in C++, whi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch._C import _distributed_c10d
+
+from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
     from collops.torch.call_log import CallLog
@@ -83,16 +87,58 @@ class Identity:
     def _get_backend(self, device: torch.device) -> Any:
         return self
 
+    bound_device_id: torch.device | None = None  # torch sets it on the group that split_group makes
+
+    @property
+    def options(self) -> Any:
+        """What torch's pipelines read of the group from which they split others: its time-out."""
+        limit = timedelta(seconds=self._comm.timeout_s)
+        return _distributed_c10d.Backend.Options(_BACKEND, limit)
+
+    @property
+    def supports_splitting(self) -> bool:
+        """True: torch.distributed.split_group() calls the group's split_group()."""
+        return True
+
+    def eager_connect_single_device(self, device: torch.device) -> None:
+        """Nothing: the first call with tensors of a device connects the ranks' devices."""
+
     @property
     def supports_coalescing(self) -> bool:
         """False: torch's C++ would ask a backend of its own; the calls themselves are here."""
         return False
 
-    supports_splitting = supports_time_estimate = supports_coalescing
+    supports_time_estimate = supports_coalescing
 
-    @property
-    def bound_device_id(self) -> None:
-        """CPUs have no number."""
+    # What torch asks from 2.14 on; the methods that need it raise errors.
+    supports_reconfigure = supports_window = supports_coalescing
+    supports_abort_hooks = supports_completion_hooks = supports_coalescing
+
+    def get_reconfigure_handle(self) -> NoReturn:
+        """Not supported, as reconfigure()."""
+        refuse_reconfigure()
+
+    def reconfigure(self, opts: Any) -> NoReturn:
+        """Not supported: a group keeps its ranks."""
+        refuse_reconfigure()
+
+    def new_window(self, tensor: torch.Tensor | None = None) -> NoReturn:
+        """Not supported, as by gloo: allocate_tensor() gives memory that others read in place."""
+        raise_status(
+            ErrorCode.ERROR_UNSUPPORTED,
+            "new_window: a collops group has no windows of torch; memory of "
+            "group.allocate_tensor() is read in place by the other ranks",
+        )
+
+    def register_abort_hook(self, hook_id: int, hook: Any = None) -> NoReturn:
+        """Not supported, as by gloo."""
+        raise_status(
+            ErrorCode.ERROR_UNSUPPORTED,
+            "register_abort_hook: a collops group calls no hooks when it ends; the call that "
+            "fails raises the reason on every rank",
+        )
+
+    unregister_abort_hook = register_abort_hook
 
     def _has_hooks(self) -> bool:
         return False
@@ -102,3 +148,12 @@ class Identity:
 
     def _get_sequence_number_for_group(self) -> int:
         return self.log.count
+
+
+def refuse_reconfigure() -> NoReturn:
+    """Raises the error of a group that shall get other ranks, as gloo can from torch 2.14 on."""
+    raise_status(
+        ErrorCode.ERROR_UNSUPPORTED,
+        "reconfigure: a collops group keeps its ranks: make another one, with new_group() or after "
+        "destroy_process_group() with init_process_group()",
+    )

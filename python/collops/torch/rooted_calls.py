@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from collops.errors import ErrorCode, raise_status
+from collops.errors import Error, ErrorCode, raise_status
 from collops.torch.calls import Calls, refusing, several
 from collops.torch.memory import as_passed, flat, joined, joined_source, overlap, source, target
 
@@ -42,9 +42,17 @@ class RootedCalls(Calls):
 
     @several("GatherOptions", "output input")
     def gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
-        """gather into one tensor, which torch 2.15 has; only the root's is written."""
-        is_root = self._rank == opts.rootRank
-        return self.gather([out.chunk(self._size)] if is_root else [], [x], opts)
+        """gather into one tensor, which torch has from 2.14 on; only the root's is written."""
+        if self._rank != opts.rootRank:
+            return self.gather([], [x], opts)
+        try:
+            if out.numel() != self._size * x.numel():
+                self._refuse_parts("gather_single", out, x, "output", "input")
+        except Error as error:
+            self._comm.refuse("AllToAllV", error)
+            raise
+        rows = out.view(-1) if out.is_contiguous() else out
+        return self.gather([rows.tensor_split(self._size)], [x], opts)
 
     @refusing(
         "AllToAllV", "ScatterOptions", "output_tensors|output_tensor* input_tensors** root timeout"
@@ -106,6 +114,7 @@ class RootedCalls(Calls):
         return self._move(opts, "all_to_allv", args, outs, self._finish(out), "all_to_all")
 
     alltoall_base = all_to_all_single
+    gather_into_tensor = gather_single
 
     def _elements(self, label: str, x: torch.Tensor, splits: Sequence[int]) -> list[int]:
         """The elements of each rank's rows."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 Tensors = Sequence[torch.Tensor]
 Expected = Callable[[int, int], Tensors]
@@ -46,10 +47,15 @@ class Row:
     expected: Expected | None = None
     modes: tuple[str, ...] = ("sync", "async", "future")
     least: int = 1  # ranks
+    since: str = ""  # the first torch that has it
 
     @property
     def id(self) -> str:
         return f"{self.call}-{self.form}"
+
+    def runs_with(self, size: int) -> bool:
+        """Whether this torch has the call, and so many ranks can make it."""
+        return size >= self.least and (not self.since or hasattr(dist, self.call))
 
 
 ROWS: list[Row] = []
@@ -61,11 +67,12 @@ def row(
     expected: Expected | None = None,
     modes: tuple[str, ...] = ("sync", "async", "future"),
     least: int = 1,
+    since: str = "",
 ) -> Callable[[Work], Work]:
     """Adds a row to the table."""
 
     def add(work: Work) -> Work:
-        ROWS.append(Row(call, form, work, expected, modes, least))
+        ROWS.append(Row(call, form, work, expected, modes, least, since))
         return work
 
     return add

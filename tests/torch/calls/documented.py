@@ -15,18 +15,22 @@ END = "<!-- end -->\n"
 MODES = {"sync": "sync", "async": "async", "future": "future"}
 # Calls that move nothing, or that other tests cover: their state, and where it is tested.
 OTHERS = {
-    "init_process_group": "works: env://, tcp://, file://, a store; again after destroy",
+    "init_process_group": (
+        "works: env://, tcp://, file://, a store; again after destroy; not with enable_reconfigure"
+    ),
     "destroy_process_group": "works, of one group and of all",
     "new_group": "works, also with use_local_synchronization, and in a gloo world",
     "new_subgroups": "works",
     "new_subgroups_by_enumeration": "works: it calls new_group",
-    "split_group": "torch requires a group on an accelerator: call `group.split_group(ranks)`",
+    "set_timeout": "works, from torch 2.14 on; before: call `group.set_timeout(timeout)`",
+    "split_group": "works from torch 2.15 on; before: call `group.split_group(ranks)`",
     "monitored_barrier": "works from torch 2.14 on; before: call `group.monitored_barrier()`",
     "shrink_group": "torch requires NCCL: make a new group of the remaining ranks",
-    "record_comm": "belongs to torchcomms",
+    "record_comm": "has no effect: a profile of torch has no lines of a collops group's calls",
 }
 ALSO = {
     "all_gather_into_tensor": "all_gather_single, all_gather_into_tensor",
+    "gather_single": "gather_single, gather_into_tensor",
     "reduce_scatter_tensor": "reduce_scatter_single, reduce_scatter_tensor",
 }
 
@@ -46,7 +50,8 @@ def call_rows() -> list[str]:
         modes = [mode for mode in MODES if any(mode in row.modes for row in rows)]
         forms = [row.form for row in rows if row.form]
         shown = "; ".join(forms) if len(forms) <= 7 else f"{len(forms)} forms: {_kinds(forms)}"
-        lines.append(f"| {ALSO.get(call, call)} | {', '.join(modes)} | {shown} |")
+        since = f", from torch {rows[0].since} on" if rows[0].since else ""
+        lines.append(f"| {ALSO.get(call, call)}{since} | {', '.join(modes)} | {shown} |")
     return lines
 
 

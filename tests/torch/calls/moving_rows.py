@@ -263,6 +263,25 @@ def _gather_own_part(mode: Mode, rank: int, size: int) -> Tensors:
     return list(whole) if rank == 0 else []
 
 
+def _of_the_root(rank: int, size: int) -> list[torch.Tensor]:
+    whole = torch.stack([data(r, (2, 3)) for r in range(size)])
+    return [whole] if rank == size - 1 else []
+
+
+@row("gather_single", "stacked", _of_the_root, since="2.14")
+def _gather_stacked(mode: Mode, rank: int, size: int) -> Tensors:
+    out = poison((size, 2, 3)) if rank == size - 1 else None
+    mode(dist.gather_single, data(rank, (2, 3)), out, size - 1)
+    return [] if out is None else [out]
+
+
+@row("gather_single", "of another shape", _of_the_root, since="2.14")
+def _gather_shaped(mode: Mode, rank: int, size: int) -> Tensors:
+    out = poison((1, size * 6)) if rank == size - 1 else None
+    mode(dist.gather_into_tensor, data(rank, (2, 3)), out, size - 1)
+    return [] if out is None else [out.view(size, 2, 3)]
+
+
 @row(
     "all_to_all_single",
     "in place",

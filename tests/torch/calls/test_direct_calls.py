@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from torch._C import _distributed_c10d as c10d  # noqa: E402
 import collops  # noqa: E402
 from patience import patience  # noqa: E402
 
+HAS_HOOKS = hasattr(c10d, "PreHookArgs")  # from torch 2.14 on
 ROOT = 1
 SPLITS = [[1, 3], [2, 2]]  # of the rows that a rank sends to each rank
 BY_NAME = {
@@ -35,6 +37,10 @@ OLDER = {
     "reduce_scatter_tensor_coalesced": "reduce_scatter_single_coalesced",
     "alltoall_base": "all_to_all_single",
 }
+# Those that gloo has not, and those that other tests make.
+NOT_GLOOS = ["gather_single", "gather_into_tensor", "reconfigure", "_end_coalescing"]
+if torch.__version__ < "2.13":
+    NOT_GLOOS.append("alltoall")
 
 
 class Argument(NamedTuple):
@@ -66,7 +72,7 @@ def forms() -> list[Form]:
             found += [Form(name, whole, False)]
             if not any(one.name == "arg0" for one in whole):
                 found += [Form(name, whole, True)]
-    return [form for form in found if form.call != "_end_coalescing"]
+    return [form for form in found if form.call not in NOT_GLOOS]
 
 
 def _options(kind: str) -> Any:
@@ -94,7 +100,6 @@ def _tensors(call: str, rank: int, root: int) -> list[Any]:
         "all_gather_single": [poison(8), x],
         "all_gather_single_coalesced": [[poison(8), poison(8)], [x, y]],
         "gather": [[outs] if is_root else [], [x]],
-        "gather_single": [poison(8), x] if is_root else [poison(0), x],
         "scatter": [outs[:1], [parts] if is_root else []],
         "reduce_scatter": [outs[:1], [parts]],
         "reduce_scatter_single": [poison(4), whole],
@@ -148,31 +153,136 @@ def _depth(value: Any) -> int:
     return 1 + (_depth(value[0]) if value else 1) if isinstance(value, list) else 0
 
 
-def _outcomes(rank: int) -> list[list[float]]:
-    return [_outcome(dist.group.WORLD, form, rank) for form in forms()]
+def _outcomes(rank: int) -> list[tuple[Form, list[float]]]:
+    return [(form, _outcome(dist.group.WORLD, form, rank)) for form in forms()]
 
 
 def test_every_form_is_as_gloos() -> None:
-    own, gloos = run_group(_outcomes, 2), run_group(_outcomes, 2, backend="gloo")
     assert len(forms()) > 80
-    for rank in range(2):
-        assert list(zip(forms(), own[rank], strict=True)) == list(
-            zip(forms(), gloos[rank], strict=True)
-        )
+    assert run_group(_outcomes, 2) == run_group(_outcomes, 2, backend="gloo")
 
 
-def _gathered_in_one(rank: int) -> list[float]:
-    """A method that ProcessGroup has from torch 2.15 on."""
-    out = poison((2, 2, 3)) if rank == ROOT else torch.empty(0)
-    options = dist.GatherOptions()
+def _told(rank: int) -> list[Any]:
+    """What hooks are told of every form of every call, and what each call writes."""
+    told: list[Any] = []
+
+    def before(args: Any) -> None:
+        tensors = [[x.tolist() for x in args.input_tensors], len(args.output_tensors)]
+        told.append((args.name.name, *tensors, args.root, args.async_op, args.op_id))
+
+    def after(args: Any) -> None:
+        told.append((args.name.name, isinstance(args.work, dist.Work), args.async_op, args.op_id))
+
+    def wrong(args: Any) -> None:
+        raise ValueError(f"{args.name.name} {args.op_id}")
+
+    group = dist.group.WORLD
+    group.register_pre_hook(1, wrong)
+    group.register_pre_hook(1, before)
+    group.register_post_hook(1, after)
+    told += _outcomes(rank)
+    dist.all_reduce(torch.ones(1))  # which is not asynchronous
+    group.register_pre_hook(1, wrong)
+    for call in (group.allreduce_coalesced, group.allreduce):
+        with pytest.raises(ValueError) as caught:
+            call([data(rank, 3), data(rank, 3)][: 1 + (call == group.allreduce_coalesced)])
+        told.append(str(caught.value))
+    for number in (1, 2):  # also one that nobody registered
+        group.unregister_pre_hook(number)
+        group.unregister_post_hook(number)
+    dist.all_reduce(torch.ones(1))
+    return told
+
+
+@pytest.mark.skipif(not HAS_HOOKS, reason="torch has them from 2.14 on")
+def test_hooks_are_told_as_gloos() -> None:
+    own, gloos = run_group(_told, 2), run_group(_told, 2, backend="gloo")
+    assert any("SEND" in line for line in own[0])
+    assert own == gloos
+
+
+def _not_a_number(rank: int) -> list[str]:
+    """The errors of calls in which rank 1 has a NaN in what it sends, or in what it does not."""
+    found = []
+    x, nan = torch.ones(2), torch.tensor([1.0, math.nan])
+    own = nan if rank == 1 else x
+    dist.all_reduce_coalesced([x.clone(), x.clone()])
+    with pytest.raises(RuntimeError, match="NaN found in input tensor, on rank 1"):
+        dist.all_reduce_coalesced([x.clone(), own.clone()])
+    calls = [
+        lambda: dist.all_reduce(own.clone()),
+        lambda: dist.broadcast(own.to(torch.complex64), 1),
+        lambda: dist.broadcast(own.clone(), 0),
+        lambda: dist.all_gather([nan.clone(), nan.clone()], x),
+        lambda: dist.all_reduce(own.int()),
+    ]
+    for call in calls:
+        try:
+            call()
+            found.append("")
+        except Exception as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+@pytest.mark.skipif(not HAS_HOOKS, reason="torch has the variable from 2.14 on")
+def test_inputs_are_checked_for_nan() -> None:
+    env = {"TORCH_DIST_NAN_CHECK": "1"}
+    ranks = run_group(_not_a_number, 2, env=env)
+    texts = [f"{name}: NaN found in input tensor, on rank 1" for name in ("ALLREDUCE", "BROADCAST")]
+    assert ranks[1] == [*(f"RuntimeError: {text}" for text in texts), "", "", ""]
+    assert [message.count("NaN found") for message in ranks[0]] == [1, 1, 0, 0, 0]
+
+
+def _unsupported(rank: int) -> list[str]:
+    group, found = dist.group.WORLD, []
+    for call in (
+        group.get_reconfigure_handle,
+        lambda: group.reconfigure(None),
+        lambda: group.new_window(torch.ones(2)),
+        lambda: group.register_abort_hook(1, print),
+        (lambda: _another_group(enable_reconfigure=True))
+        if HAS_HOOKS
+        else (lambda: group.register_pre_hook(1, print)),
+    ):
+        with pytest.raises(collops.UnsupportedError) as caught:
+            call()
+        found.append(caught.value.message.partition(":")[0])
+    assert not group.supports_reconfigure and not group.supports_window
+    assert not group.supports_abort_hooks and not group.supports_completion_hooks
+    return found
+
+
+def _another_group(**options: Any) -> None:
+    dist.destroy_process_group()
+    store = dist.HashStore()
+    try:
+        dist.init_process_group("collops", store=store, rank=0, world_size=1, **options)
+    finally:
+        dist.init_process_group("collops", store=store, rank=0, world_size=1)
+
+
+def test_what_other_backends_have() -> None:
+    names = ["reconfigure", "reconfigure", "new_window", "register_abort_hook"]
+    last = "reconfigure" if HAS_HOOKS else "a process group has hooks from torch 2.14 on, this is "
+    [found] = run_group(_unsupported, 1)
+    assert found[:4] == names and found[4].startswith(last)
+
+
+def _gathered_in_one(rank: int) -> list[Any]:
+    """Methods that ProcessGroup has from torch 2.14 on, which gloo does not serve."""
+    group, options, found = default_group(), dist.GatherOptions(), []
     options.rootRank = ROOT
-    default_group().gather_single(out, data(rank, (2, 3)), options).wait()
-    return out.tolist()
+    for gather in (group.gather_single, group.gather_into_tensor):
+        out = poison((2, 2, 3)) if rank == ROOT else torch.empty(0)
+        gather(out, data(rank, (2, 3)), options).wait()
+        found.append(out.tolist())
+    return found
 
 
 def test_gather_into_one_tensor() -> None:
-    whole = torch.stack([data(rank, (2, 3)) for rank in range(2)])
-    assert run_group(_gathered_in_one, 2) == [[], whole.tolist()]
+    whole = torch.stack([data(rank, (2, 3)) for rank in range(2)]).tolist()
+    assert run_group(_gathered_in_one, 2) == [[[], []], [whole, whole]]
 
 
 def _limited(rank: int) -> list[tuple[str, str]]:
