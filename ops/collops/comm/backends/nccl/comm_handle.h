@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 
 #include "collops/comm/backends/nccl/library/api.h"
@@ -39,10 +40,11 @@ class CommHandle {
   // Waits until NCCL has taken a call that returned `result`; `name` is the function's.
   Status Settle(Result result, const char* name, const MayWait& may_wait);
 
-  // Ends the calls that are on streams, and lets go of the ncclComm_t, unless it is the caller's.
-  // From any thread; no other function of NCCL runs on it. Does nothing in a child of fork(). Waits
-  // for NCCL a little: as long as a graph exists that has captured a call, NCCL does not return.
-  void Abort();
+  // Begins to end the calls that are on streams, and to let go of the ncclComm_t, unless it is the
+  // caller's. From any thread, also while a function of NCCL waits there, which then returns. Does
+  // not wait: as long as a graph exists that has captured a call, NCCL does not return. The result
+  // is not valid if nothing had to be done, as in a child of fork().
+  std::future<void> BeginAbort();
   bool aborted() const { return aborted_; }
   // The calls that are on streams have ended: it is destroyed, not aborted, unless NCCL has yet to
   // put one there.
