@@ -64,10 +64,15 @@ Status CommHandle::Split(int color, int key, const MayWait& may_wait,
   return Ok();
 }
 
+Status CommHandle::FindResult(Result* result) {
+  const std::lock_guard<std::mutex> lock(asking_);
+  COLLOPS_CHECK_ARG(!aborted_, ERROR_ABORTED, "the ncclComm_t was aborted");
+  return ToStatus(api_, api_.comm_get_async_error(comm_, result), "ncclCommGetAsyncError");
+}
+
 Status CommHandle::Settle(Result result, const char* name, const MayWait& may_wait) {
   while (result == Result::kInProgress) {
-    COLLOPS_RETURN_IF_ERROR(
-        ToStatus(api_, api_.comm_get_async_error(comm_, &result), "ncclCommGetAsyncError"));
+    COLLOPS_RETURN_IF_ERROR(FindResult(&result));
     if (result != Result::kInProgress) break;
     const Status may = may_wait(name);
     unsettled_ |= !may.ok();
@@ -78,7 +83,11 @@ Status CommHandle::Settle(Result result, const char* name, const MayWait& may_wa
 }
 
 std::future<void> CommHandle::BeginAbort() {
-  if (!owned_ || fork_generation_ != ForkGeneration() || aborted_.exchange(true)) return {};
+  if (!owned_ || fork_generation_ != ForkGeneration()) return {};
+  {
+    const std::lock_guard<std::mutex> lock(asking_);
+    if (aborted_.exchange(true)) return {};
+  }
   const auto done = std::make_shared<std::promise<void>>();
   std::thread([abort = api_.comm_abort, comm = comm_, done] {
     // The caller cannot act on an error of this call.

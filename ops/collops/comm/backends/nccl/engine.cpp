@@ -75,10 +75,8 @@ Status Engine::OnDevice(int device, const std::function<void()>& step) const {
 }
 
 Status Engine::AsyncError() {
-  COLLOPS_CHECK_ARG(!handle_->aborted(), ERROR_ABORTED, "the ncclComm_t was aborted");
   Result error = Result::kSuccess;
-  COLLOPS_RETURN_IF_ERROR(
-      ToStatus(api_, api_.comm_get_async_error(comm(), &error), "ncclCommGetAsyncError"));
+  COLLOPS_RETURN_IF_ERROR(handle_->FindResult(&error));
   return ToStatus(api_, error, "NCCL");
 }
 
