@@ -56,6 +56,7 @@ class Driver:
         self.cuda = ctypes.CDLL("libcuda.so.1")
         self.cuda.SimLastText.restype = ctypes.c_char_p
         self.cuda.SimHoldStream.argtypes = [P, I32]
+        self.cuda.SimBlock.argtypes = [ctypes.c_char_p]
         self.call("cuInit", U32(0))
         self.choose(device)
 
@@ -166,6 +167,11 @@ class Driver:
         finally:
             for stream in streams:
                 self.call("SimHoldStream", P(stream), I32(0))
+
+    def block(self, function: str) -> None:
+        """From now on that function waits until its GPU has nothing left to do, as every one does
+        while another thread loads a module."""
+        self.cuda.SimBlock(function.encode())
 
     def begin_capture(self, stream: int, mode: int = THREAD_LOCAL) -> int:
         return self.code("cuStreamBeginCapture_v2", P(stream), I32(mode))

@@ -18,9 +18,9 @@ from patience import patience
 BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
 
 
-def start(gpu: Any, backend: str, rank: int, ranks: int) -> Any:
+def start(gpu: Any, backend: str, rank: int, ranks: int, name: str = "errors") -> Any:
     gpu.choose(rank)
-    return collops.init(rank, ranks, backend=backend, comm_domain="errors", timeout_s=patience(60))
+    return collops.init(rank, ranks, backend=backend, comm_domain=name, timeout_s=patience(60))
 
 
 def gather(comm: Any, gpu: Any, rank: int, sizes: list[int] | None = None) -> Any:
@@ -48,6 +48,63 @@ def test_a_call_whose_peer_never_makes_it_ends_at_the_time_out(gpu: Any, backend
         return error.value.name, time.monotonic() - begin > 1.5
 
     assert run_ranks(work, 2) == [("ERROR_TIMEOUT", True)] * 2
+
+
+@BACKENDS
+@pytest.mark.parametrize("function", ["cuEventQuery", "cuEventRecord"])
+def test_the_time_out_holds_while_the_driver_waits_for_the_gpu(
+    gpu: Any, backend: str, function: str
+) -> None:
+    """Where the watcher asks it, and in a call, which then holds the engine."""
+
+    def work(rank: int) -> str:
+        comm = start(gpu, backend, rank, 2)
+        gather(comm, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")
+        if rank == 1:
+            return until_ended(comm).name
+        comm.timeout_s = 2
+        gpu.cuda.block(function)
+        begin = time.monotonic()
+        gather(comm, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts
+        with pytest.raises(collops.Error) as error:
+            comm.check()
+        assert time.monotonic() - begin < patience(20)
+        return error.value.name
+
+    assert run_ranks(work, 2) == ["ERROR_TIMEOUT"] * 2
+
+
+@BACKENDS
+def test_a_communicator_whose_gpu_does_not_answer_delays_no_other(gpu: Any, backend: str) -> None:
+    """Rank 1 makes no second call in either; the first has time, and GPU 0 is not asked in vain."""
+
+    def work(rank: int) -> str:
+        slow = start(gpu, backend, rank, 2, "slow")
+        gather(slow, gpu, rank)
+        gpu.choose(2 + rank)
+        good = collops.init(rank, 2, backend=backend, comm_domain="good", timeout_s=patience(60))
+        gather(good, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")
+        if rank == 1:
+            return until_ended(good).name + until_ended(slow).name
+        good.timeout_s = 2
+        begin = time.monotonic()
+        gpu.choose(0)
+        gather(slow, gpu, rank)
+        gpu.cuda.block("cuEventQuery")
+        time.sleep(1)  # the watcher has asked
+        gpu.choose(2)
+        gather(good, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")
+        with pytest.raises(collops.Error) as error:
+            good.check()
+        assert time.monotonic() - begin < patience(20)
+        slow.abort("the test is over")
+        return error.value.name
+
+    assert run_ranks(work, 2)[0] == "ERROR_TIMEOUT"
 
 
 @BACKENDS

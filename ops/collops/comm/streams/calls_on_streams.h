@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -11,7 +12,7 @@ namespace collops {
 
 // The calls of one communicator that are on streams of a device: what they keep alive, and their
 // names for errors that are found later. One thread at a time, with that device as the thread's
-// current one. Only Drain() waits.
+// current one; but KnownAge() from any. Only Drain() waits.
 class CallsOnStreams {
  public:
   explicit CallsOnStreams(kernels::DeviceRuntime* runtime) : in_flight_(runtime) {}
@@ -30,17 +31,22 @@ class CallsOnStreams {
   // or waits behind it: the name of that call of each stream, empty if all have ended.
   std::string NamesAhead();
 
-  // Seconds since the oldest call that has not ended was put on its stream; 0 if all have ended.
-  double OldestAge();
+  // Seconds since the oldest call was put on its stream of which it is not known that it has ended;
+  // 0 if all have. From any thread: no device is asked.
+  double KnownAge() const;
 
   // Whether no call is left that has not ended. True if their state cannot be asked any more.
-  bool IsIdle() { return in_flight_.Reap() != kernels::DeviceRuntime::Progress::kAhead; }
-  Status Drain(const Deadline& deadline) { return in_flight_.Drain(deadline); }
+  bool IsIdle();
+  Status Drain(const Deadline& deadline);
   bool empty() const { return in_flight_.empty(); }
   bool has_graphs() const { return in_flight_.has_graphs(); }
 
  private:
+  void NoteOldest();
+
   InFlight in_flight_;
+  // When the oldest call of KnownAge() was put on its stream, as Clock counts; 0: all have ended.
+  std::atomic<int64_t> oldest_{0};
 };
 
 }  // namespace collops

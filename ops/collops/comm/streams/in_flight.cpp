@@ -112,14 +112,6 @@ Progress InFlight::Reap() {
   return rest;
 }
 
-std::vector<std::shared_ptr<const void>> InFlight::OldestAhead() const {
-  std::vector<std::shared_ptr<const void>> oldest;
-  for (const Line& line : lines_) {
-    if (!line.works.empty()) oldest.push_back(line.works.front().kept);
-  }
-  return oldest;
-}
-
 Status InFlight::WaitForAll(const Deadline& deadline) {
   for (Progress rest = Reap(); rest != Progress::kReached; rest = Reap()) {
     COLLOPS_CHECK_ARG(rest != Progress::kUnknown, ERROR_RT_FAIL,

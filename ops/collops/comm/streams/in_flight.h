@@ -36,8 +36,14 @@ class InFlight {
   // Releases what is past. Returns the state of the rest; kReached if nothing is left.
   DeviceRuntime::Progress Reap();
 
-  // Of each stream, what the oldest work that was not past at the last Reap() keeps alive.
-  std::vector<std::shared_ptr<const void>> OldestAhead() const;
+  // Calls `visit`, for each stream, with what the oldest work keeps alive that was not past at the
+  // last Reap().
+  template <typename Visit>
+  void VisitOldest(Visit&& visit) const {
+    for (const Line& line : lines_) {
+      if (!line.works.empty()) visit(line.works.front().kept.get());
+    }
+  }
 
   // Waits until all work is past, then destroys the events. An error if that cannot be known by the
   // deadline, or a captured graph can still be replayed; what is not past is kept until the process

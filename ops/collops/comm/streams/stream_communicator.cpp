@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "collops/core/deadline.h"
 #include "collops/core/process/interrupt.h"
@@ -11,8 +12,10 @@ namespace {
 
 // How long the destructor waits for calls. A caller that needs longer calls Close() first.
 constexpr double kDestroyedS = 2.0;
-// How long a rank has been lost when the group's graphs end.
-constexpr std::chrono::seconds kReplayEnds(1);
+// How long the device has to say that calls have ended, when a rank is lost, or the time is up.
+constexpr std::chrono::seconds kAnswers(1);
+// A call that waits for the other ranks ends by its own time-out, a little before the watcher's.
+constexpr double kOwnWait = 1.0;
 
 }  // namespace
 
@@ -150,69 +153,83 @@ Status StreamCommunicator::Prepare(const char* name, const Agreement* agreement,
   return status;
 }
 
-// A rank that is lost, a failure, or a call that is on its stream, or waits there, for longer than
-// the time-out. `in_use`: a call of this rank uses the engine, so its calls cannot be asked.
-Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s, bool in_use) {
+// How long a call has used the engine, or waited for it; 0: none does.
+double StreamCommunicator::InEngineS() const {
+  const Clock::rep since = in_engine_since_;
+  if (since == 0) return 0;
+  const Clock::duration used = Clock::now().time_since_epoch() - Clock::duration(since);
+  return std::chrono::duration<double>(used).count();
+}
+
+// A failure, a rank that is lost, a call that is on its stream, or waits there, for longer than the
+// time-out, or one that has not come back from the library for as long.
+Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s) {
   if (control().failed()) return control().Failure();
   const double timeout_s = control().timeout_s();
-  const std::string replayed = in_use ? "an earlier call" : "a call that a graph replays";
-  std::string ahead;  // empty: none, or not to be asked
-  double age_s = 0;
-  if (!in_use) {
-    COLLOPS_RETURN_IF_ERROR(engine_->OnDevice(device_index_, [&] {
-      ahead = engine_->calls().NamesAhead();
-      age_s = engine_->calls().OldestAge();
-    }));
+  const double age_s = engine_->calls().KnownAge();
+  std::string name;
+  {
+    const std::lock_guard<std::mutex> lock(told_mutex_);
+    name = told_ahead_;
   }
-  const std::string& waiting = ahead.empty() ? replayed : ahead;
-  COLLOPS_RETURN_IF_ERROR(control().Peek(waiting.c_str(), 0, under_way_.Peers()));
-  const bool is_old = age_s > timeout_s;
-  COLLOPS_CHECK_ARG(!is_old && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT,
-                    is_old ? ahead : replayed, ": timed out on its stream after ", timeout_s,
+  const bool is_known = age_s > 0 || InEngineS() > 0;
+  if (name.empty()) name = is_known ? "an earlier call" : "a call that a graph replays";
+  COLLOPS_RETURN_IF_ERROR(control().Peek(name.c_str(), 0, under_way_.Peers()));
+  COLLOPS_CHECK_ARG(age_s <= timeout_s && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT, name,
+                    ": timed out on its stream after ", timeout_s,
                     " s: a rank has not made this call, or the stream waits");
+  COLLOPS_CHECK_ARG(InEngineS() <= timeout_s + kOwnWait, ERROR_TIMEOUT, name, ": timed out after ",
+                    timeout_s, " s: the next call has not come back from the device's library");
   return Ok();
 }
 
-// A rank that has just left may have ended its part of a replay that is still at work here.
-bool StreamCommunicator::HasLasted() {
-  const auto now = std::chrono::steady_clock::now();
-  if (!trouble_since_.has_value()) trouble_since_ = now;
-  return now - *trouble_since_ > kReplayEnds;
+// Whether trouble takes something away from this rank: a call waits for it, or may be replayed. The
+// device may know that a call has ended which the host takes to be under way, so it is asked first;
+// if it does not answer, something waits there.
+bool StreamCommunicator::Hurts(const std::optional<double>& waiting_s) const {
+  if (waiting_s.has_value()) return true;
+  const Clock::duration lasted = Clock::now() - *trouble_since_;
+  const bool has_lasted = lasted > kAnswers;
+  if (engine_->calls().KnownAge() > 0 || InEngineS() > 0) {
+    const std::lock_guard<std::mutex> lock(told_mutex_);
+    return has_lasted || (engine_->calls().KnownAge() > 0 && told_ > *trouble_since_);
+  }
+  // A rank that has just left may have ended its part of a replay that is still at work here.
+  return has_lasted && engine_->calls().has_graphs();
 }
 
-Status StreamCommunicator::FindDeviceError() {
-  Status broken;
-  COLLOPS_RETURN_IF_ERROR(engine_->OnDevice(
-      device_index_, [&] { broken = InCall("watcher", engine_->DeviceError()); }));
-  return broken;
-}
-
-// A call of this rank that uses the engine finds trouble itself, unless it waits for room on its
-// stream behind a call that waits for another rank.
+// A rank that is lost when all was done takes nothing away from this one. But a captured call may
+// be replayed, and would wait for that rank for ever.
 void StreamCommunicator::Look() {
-  const std::unique_lock<std::recursive_mutex> lock(engine_in_use_, std::try_to_lock);
-  const bool in_use = !lock.owns_lock();
-  if (in_use && !engine_->EndsWhileUsed()) return;
   if (!engine_->connected()) return;
   const std::optional<double> waiting_s = engine_->WaitingS();
-  if (in_use && !waiting_s.has_value()) return;
-  engine_->AllowCaptures();
-  if (!in_use && !control().failed()) {
-    const Status broken = FindDeviceError();
-    if (!broken.ok()) control().EndAll(broken);
+  const Status trouble = FindTrouble(waiting_s);
+  if (trouble.ok()) {
+    trouble_since_.reset();
+    return;
   }
-  const Status trouble = FindTrouble(waiting_s, in_use);
-  if (trouble.ok()) return;
-  bool idle = !waiting_s.has_value();
-  if (idle) {
-    const auto ask = [&] { idle = engine_->calls().IsIdle(); };
-    static_cast<void>(engine_->OnDevice(device_index_, ask));
-  }
-  // A rank that is lost when all was done takes nothing away from this one. But a captured call may
-  // be replayed, and would wait for that rank for ever.
-  if (idle && !(engine_->calls().has_graphs() && HasLasted())) return;
+  if (!trouble_since_.has_value()) trouble_since_ = Clock::now();
+  if (!Hurts(waiting_s)) return;
   if (!control().failed()) control().EndAll(trouble);
   engine_->AbortCalls();
+}
+
+void StreamCommunicator::Ask() {
+  const std::unique_lock<std::recursive_mutex> lock(engine_in_use_, std::try_to_lock);
+  if (!lock.owns_lock() || !engine_->connected()) return;
+  const Clock::time_point begin = Clock::now();
+  engine_->AllowCaptures();
+  Status broken;
+  std::string ahead;
+  const Status reached = engine_->OnDevice(device_index_, [&] {
+    broken = InCall("watcher", engine_->DeviceError());
+    ahead = engine_->calls().NamesAhead();
+  });
+  if (broken.ok()) broken = reached;
+  if (!broken.ok() && !control().failed()) control().EndAll(broken);
+  const std::lock_guard<std::mutex> told(told_mutex_);
+  told_ahead_ = std::move(ahead);
+  told_ = begin;
 }
 
 void StreamCommunicator::OnLeave() {
@@ -220,7 +237,7 @@ void StreamCommunicator::OnLeave() {
 }
 
 bool StreamCommunicator::IsIdle() {
-  const std::lock_guard<std::recursive_mutex> lock(engine_in_use_);
+  const InEngine use(this);
   return engine_->IsIdle(device_index_);
 }
 
@@ -247,7 +264,7 @@ void StreamCommunicator::OnClose() {
   const std::lock_guard<std::recursive_mutex> lock(closing_);
   // If a call runs in another thread, it still needs the engine; the destructor releases it.
   if (control().in_call()) return;
-  const std::lock_guard<std::recursive_mutex> in_use(engine_in_use_);
+  const InEngine use(this);
   OnReleased(engine_->Release(device_index_));
 }
 

@@ -81,6 +81,32 @@ class StreamCommunicator : public Communicator, private Watched {
   virtual void OnReleased(bool past) = 0;
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // While it lives the calling thread uses the engine, or waits for it. The watcher sees since
+  // when.
+  class InEngine {
+   public:
+    using Since = std::atomic<Clock::rep>;
+    explicit InEngine(StreamCommunicator* of)
+        : since_(of->in_engine_since_), is_outermost_(Begin()), lock_(of->engine_in_use_) {}
+    ~InEngine() {
+      if (is_outermost_) since_ = 0;
+    }
+    InEngine(const InEngine&) = delete;
+    InEngine& operator=(const InEngine&) = delete;
+
+   private:
+    bool Begin() {
+      Clock::rep none = 0;
+      return since_.compare_exchange_strong(none, Clock::now().time_since_epoch().count());
+    }
+
+    Since& since_;
+    const bool is_outermost_;
+    const std::lock_guard<std::recursive_mutex> lock_;
+  };
+  double InEngineS() const;
+
   Status FindDevice();
   Status CheckPeers(const char* name, bool is_step, const RankSet& needed = {});
   // Checks that a call may be put on its stream: its peers, and what the ranks agree on.
@@ -91,19 +117,24 @@ class StreamCommunicator : public Communicator, private Watched {
   bool IsIdle();
   void WaitForStreams(double limit_s);
   void Look() override;
-  bool HasLasted();
-  Status FindDeviceError();
-  Status FindTrouble(const std::optional<double>& waiting_s, bool in_use);
+  void Ask() override;
+  Status FindTrouble(const std::optional<double>& waiting_s);
+  bool Hurts(const std::optional<double>& waiting_s) const;
 
   const DeviceKind kind_;
   const bool compares_;
   const std::unique_ptr<StreamEngine> engine_;
   std::atomic<int> device_index_{-1};  // -1: not known before first contact
   std::recursive_mutex closing_;       // recursive: a signal handler of the thread may close, too
-  // Held while the engine is used, so that the watcher does not end it under a call.
+  // Held while the engine is used, by a call or by Ask().
   std::recursive_mutex engine_in_use_;
+  InEngine::Since in_engine_since_{0};
   bool is_watched_ = false;
-  std::optional<std::chrono::steady_clock::time_point> trouble_since_;  // of the watcher
+  std::optional<Clock::time_point> trouble_since_;  // of Look()
+  // What Ask() has found last, and when it began.
+  mutable std::mutex told_mutex_;
+  std::string told_ahead_;
+  Clock::time_point told_;
   MessagesUnderWay under_way_;
 };
 
@@ -111,7 +142,7 @@ template <typename Step>
 Status StreamCommunicator::RunOnDevice(const char* name, Step&& step) {
   Status found = device_index_ < 0 ? FindDevice() : Ok();
   if (found.ok()) {
-    const std::lock_guard<std::recursive_mutex> lock(engine_in_use_);
+    const InEngine use(this);
     Status result;
     found = engine_->OnDevice(device_index_, [&result, &step] { result = step(); });
     if (found.ok()) return result;

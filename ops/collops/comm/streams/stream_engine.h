@@ -11,7 +11,8 @@ namespace collops {
 
 // One rank's part of a vendor's library that connects devices, as StreamCommunicator uses it, and
 // the calls that it has put on streams. Owned by the communicator. One thread at a time; but
-// Release() from any. Only Meet() and Release() wait.
+// Release() from any, and connected(), WaitingS() and AbortCalls() also while another function
+// runs. Only Meet() and Release() wait.
 class StreamEngine {
  public:
   explicit StreamEngine(kernels::DeviceRuntime* runtime) : calls_(runtime) {}
@@ -24,7 +25,7 @@ class StreamEngine {
 
   // The device that this thread has chosen.
   virtual Status FindDevice(int* device) const = 0;
-  // For the watcher thread, before it asks: its questions must not disturb a capture elsewhere.
+  // For a thread that asks unbidden: its questions must not disturb a capture elsewhere.
   virtual void AllowCaptures() const {}
   // Runs `step` with that device as the thread's current one; after an error `step` was not run.
   virtual Status OnDevice(int device, const std::function<void()>& step) const = 0;
@@ -45,7 +46,8 @@ class StreamEngine {
   bool IsIdle(int device);
 
   // Seconds that a call on a stream has waited for other ranks, also a replayed one; none if no
-  // call waits. For the watcher thread, which compares with what it saw the last time.
+  // call waits, or if the host's memory does not show it. For the watcher thread, which compares
+  // with what it saw the last time.
   virtual std::optional<double> WaitingS() { return std::nullopt; }
   // Whether the calls compare themselves when they run. The host then compares no captured one.
   virtual bool ComparesReplays() const { return false; }
@@ -53,11 +55,7 @@ class StreamEngine {
   // Whether calls on streams can wait for ever, and end only by AbortCalls(). The watcher thread
   // then looks for lost ranks and for calls that have exceeded the time-out.
   virtual bool EndsByAbort() const { return false; }
-  // Whether connected(), WaitingS() and AbortCalls() may be called while another function runs: one
-  // that puts a call on a stream may wait for room there, behind a call that waits for a rank.
-  virtual bool EndsWhileUsed() const { return false; }
-  // Ends the calls that are on streams, whose results are then undefined. No other function of the
-  // library runs.
+  // Ends the calls that are on streams, whose results are then undefined. Does not wait for that.
   virtual void AbortCalls() {}
 
   // Lets go of the library's handle and of memory on the device. Returns whether all calls are

@@ -10,6 +10,7 @@
 #include "driver/capture.h"
 #include "driver/fault.h"
 #include "driver/memory.h"
+#include "driver/stream.h"
 
 namespace collops_sim {
 namespace {
@@ -104,6 +105,9 @@ Result Enter(const char* function, unsigned needs) {
   }
   if ((needs & kMayWait) != 0 && context->waiting > 0 && CountsAsWait()) {
     Mistake(name + " while a kernel waits for a signal: both may wait forever");
+  }
+  if (IsBlocked(name)) {
+    for (Stream* const stream : StreamsOf(context)) static_cast<void>(stream->Synchronize());
   }
   return Result::kSuccess;
 }

@@ -14,6 +14,7 @@ namespace {
 // As memory and streams, what is never destroyed: threads may outlive main().
 thread_local std::string last_text;
 std::atomic<int> mistakes{0};
+std::atomic<const std::string*> blocked{nullptr};
 
 int NextCall(const std::string& name) {
   static auto* const mutex = new std::mutex;
@@ -60,6 +61,11 @@ int PlannedFailure(const std::string& name) {
   return 0;
 }
 
+bool IsBlocked(const std::string& name) {
+  const std::string* const wish = blocked.load();
+  return wish != nullptr && *wish == name;
+}
+
 double TimeoutS() {
   const char* text = std::getenv("COLLOPS_SIM_TIMEOUT_S");
   return text == nullptr ? 60.0 : std::atof(text);
@@ -78,6 +84,10 @@ int SimMistakes() {
 }
 void SimForgetMistakes() {
   collops_sim::mistakes = 0;
+}
+// For tests: from now on that function waits until its GPU has nothing left to do.
+void SimBlock(const char* function) {
+  collops_sim::blocked = new std::string(function);
 }
 
 }  // extern "C"

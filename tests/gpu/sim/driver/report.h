@@ -35,6 +35,10 @@ void Mistake(const std::string& text);
 // run of that kernel ends with 700, and so its context. 0 for a call that shall work.
 int PlannedFailure(const std::string& name);
 
+// Whether a test has named that function to SimBlock(): it then returns only when its GPU has
+// nothing left to do, as every call does while another thread loads a module.
+bool IsBlocked(const std::string& name);
+
 // COLLOPS_SIM_TIMEOUT_S, or 60: after it, a wait of the simulation itself is a mistake.
 double TimeoutS();
 

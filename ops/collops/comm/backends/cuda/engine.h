@@ -18,7 +18,7 @@
 namespace collops::cuda_peers {
 
 // One rank's GPU, its kernels, and the memory through which they meet those of the peers. Threads
-// as in StreamEngine; AbortCalls() from any.
+// as in StreamEngine.
 class Engine : public StreamEngine {
  public:
   Engine(const cuda::DriverApi& driver, const CommunicatorSpec& spec);
@@ -54,7 +54,6 @@ class Engine : public StreamEngine {
   std::optional<double> WaitingS() override;
   bool ComparesReplays() const override { return true; }
   bool EndsByAbort() const override { return true; }
-  bool EndsWhileUsed() const override { return true; }
   void AbortCalls() override { memory_.Stop(); }
   void AllowCaptures() const override;
 

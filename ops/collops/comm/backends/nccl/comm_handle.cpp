@@ -1,7 +1,6 @@
 #include "collops/comm/backends/nccl/comm_handle.h"
 
 #include <chrono>
-#include <future>
 #include <thread>
 
 #include "collops/comm/backends/nccl/library/error.h"
@@ -65,10 +64,15 @@ Status CommHandle::Split(int color, int key, const MayWait& may_wait,
   return Ok();
 }
 
+Status CommHandle::FindResult(Result* result) {
+  const std::lock_guard<std::mutex> lock(asking_);
+  COLLOPS_CHECK_ARG(!aborted_, ERROR_ABORTED, "the ncclComm_t was aborted");
+  return ToStatus(api_, api_.comm_get_async_error(comm_, result), "ncclCommGetAsyncError");
+}
+
 Status CommHandle::Settle(Result result, const char* name, const MayWait& may_wait) {
   while (result == Result::kInProgress) {
-    COLLOPS_RETURN_IF_ERROR(
-        ToStatus(api_, api_.comm_get_async_error(comm_, &result), "ncclCommGetAsyncError"));
+    COLLOPS_RETURN_IF_ERROR(FindResult(&result));
     if (result != Result::kInProgress) break;
     const Status may = may_wait(name);
     unsettled_ |= !may.ok();
@@ -78,15 +82,19 @@ Status CommHandle::Settle(Result result, const char* name, const MayWait& may_wa
   return ToStatus(api_, result, name);
 }
 
-void CommHandle::Abort() {
-  if (!owned_ || fork_generation_ != ForkGeneration() || aborted_.exchange(true)) return;
+std::future<void> CommHandle::BeginAbort() {
+  if (!owned_ || fork_generation_ != ForkGeneration()) return {};
+  {
+    const std::lock_guard<std::mutex> lock(asking_);
+    if (aborted_.exchange(true)) return {};
+  }
   const auto done = std::make_shared<std::promise<void>>();
   std::thread([abort = api_.comm_abort, comm = comm_, done] {
     // The caller cannot act on an error of this call.
     static_cast<void>(abort(comm));
     done->set_value();
   }).detach();
-  static_cast<void>(done->get_future().wait_for(kAborts));
+  return done->get_future();
 }
 
 // A communicator whose calls may still run is aborted: ncclCommDestroy would wait for its peers. In
@@ -97,7 +105,8 @@ CommHandle::~CommHandle() {
   if (ended_) {
     static_cast<void>(api_.comm_destroy(comm_));
   } else {
-    Abort();
+    const std::future<void> done = BeginAbort();
+    if (done.valid()) static_cast<void>(done.wait_for(kAborts));
   }
 }
 

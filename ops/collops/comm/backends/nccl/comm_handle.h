@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
+#include <mutex>
 
 #include "collops/comm/backends/nccl/library/api.h"
 #include "collops/core/process/fork_generation.h"
@@ -36,14 +38,16 @@ class CommHandle {
   // Whether it was created here.
   bool owned() const { return owned_; }
 
+  // What NCCL has found since, kInProgress among it; an error if the ncclComm_t was aborted.
+  Status FindResult(Result* result);
   // Waits until NCCL has taken a call that returned `result`; `name` is the function's.
   Status Settle(Result result, const char* name, const MayWait& may_wait);
 
-  // Ends the calls that are on streams, and lets go of the ncclComm_t, unless it is the caller's.
-  // From any thread; no other function of NCCL runs on it. Does nothing in a child of fork(). Waits
-  // for NCCL a little: as long as a graph exists that has captured a call, NCCL does not return.
-  void Abort();
-  bool aborted() const { return aborted_; }
+  // Begins to end the calls that are on streams, and to let go of the ncclComm_t, unless it is the
+  // caller's. From any thread, also while a function of NCCL waits there, which then returns. Does
+  // not wait: as long as a graph exists that has captured a call, NCCL does not return. The result
+  // is not valid if nothing had to be done, as in a child of fork().
+  std::future<void> BeginAbort();
   // The calls that are on streams have ended: it is destroyed, not aborted, unless NCCL has yet to
   // put one there.
   void End() { ended_ = !unsettled_; }
@@ -58,6 +62,7 @@ class CommHandle {
   const uint64_t fork_generation_ = ForkGeneration();
   bool ended_ = false;
   bool unsettled_ = false;  // a call was given up that NCCL had not finished on the host
+  std::mutex asking_;       // NCCL frees what is aborted, so it is not asked meanwhile
   std::atomic<bool> aborted_{false};
 };
 

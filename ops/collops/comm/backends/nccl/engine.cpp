@@ -51,7 +51,11 @@ Status Engine::Connect(std::shared_ptr<CommHandle> handle) {
     COLLOPS_RETURN_IF_ERROR(
         cuda::ToStatus(driver_, driver_.mem_alloc(&stand_in_, kStandInBytes), "cuMemAlloc"));
   }
-  handle_ = std::move(handle);
+  {
+    const std::lock_guard<std::mutex> lock(letting_go_);
+    handle_ = std::move(handle);
+  }
+  is_connected_ = true;
   return Ok();
 }
 
@@ -71,16 +75,19 @@ Status Engine::OnDevice(int device, const std::function<void()>& step) const {
 }
 
 Status Engine::AsyncError() {
-  COLLOPS_CHECK_ARG(!handle_->aborted(), ERROR_ABORTED, "the ncclComm_t was aborted");
   Result error = Result::kSuccess;
-  COLLOPS_RETURN_IF_ERROR(
-      ToStatus(api_, api_.comm_get_async_error(comm(), &error), "ncclCommGetAsyncError"));
+  COLLOPS_RETURN_IF_ERROR(handle_->FindResult(&error));
   return ToStatus(api_, error, "NCCL");
 }
 
 // A caller's ncclComm_t is the caller's to abort.
 void Engine::AbortCalls() {
-  if (handle_ != nullptr) handle_->Abort();
+  std::shared_ptr<CommHandle> handle;
+  {
+    const std::lock_guard<std::mutex> lock(letting_go_);
+    handle = handle_;
+  }
+  if (handle != nullptr) static_cast<void>(handle->BeginAbort());
 }
 
 // A thread's mode for what would be refused while any thread captures.
@@ -100,6 +107,8 @@ void Engine::LetGo(bool past) {
   // The caller cannot act on an error of this call.
   if (past && stand_in_ != 0) static_cast<void>(driver_.mem_free(stand_in_));
   stand_in_ = 0;
+  is_connected_ = false;
+  const std::lock_guard<std::mutex> lock(letting_go_);
   handle_.reset();
 }
 

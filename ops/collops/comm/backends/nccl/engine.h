@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "collops/comm/backends/nccl/comm_handle.h"
 #include "collops/comm/backends/nccl/library/api.h"
@@ -41,7 +43,7 @@ class Engine : public StreamEngine {
   // The engine's first calls may be made.
   Status Connect(std::shared_ptr<CommHandle> handle);
 
-  bool connected() const override { return handle_ != nullptr; }
+  bool connected() const override { return is_connected_; }
   Status FindDevice(int* device) const override;
   Status OnDevice(int device, const std::function<void()>& step) const override;
   Status Meet(control::Control* control, bool compares, int device) override;
@@ -64,7 +66,9 @@ class Engine : public StreamEngine {
   cuda::Kernels kernels_;
   control::Control* control_ = nullptr;  // owned by the communicator, as this is
   std::shared_ptr<CommHandle> caller_comm_;
+  std::mutex letting_go_;  // AbortCalls() may run meanwhile
   std::shared_ptr<CommHandle> handle_;
+  std::atomic<bool> is_connected_{false};
   cuda::DevicePointer stand_in_ = 0;
 };
 
