@@ -14,9 +14,8 @@ from collops.errors import ErrorCode, raise_status, status_error
 from collops.torch.call_log import CallLog
 from collops.torch.futures import Futures
 from collops.torch.graph_breaks import break_graphs
-from collops.torch.memory import Target
+from collops.torch.memory import Staging, Target
 from collops.torch.reductions import Reduction, reduction_of
-from collops.torch.staging import Staging
 from collops.torch.works import EndedWork, Several, StartedWork
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from torch._C import _distributed_c10d
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
+    from collops.collectives.communicator import Communicator
     from collops.torch.call_log import CallLog
 
 _CPU = torch.device("cpu")
@@ -23,6 +24,7 @@ _BACKEND = "collops"
 class Identity:
     """The names and numbers of a group."""
 
+    _comm: Communicator
     _rank: int
     _size: int
     log: CallLog
