@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Hook = Callable[[Any], object]
 
+# Of which torch before 2.14 has less.
+_C10D: Any = _distributed_c10d
 # The calls that have hooks: their names for these, and the core's; messages have none of the core.
 _CALLS = {
     "allreduce": ("ALLREDUCE", "AllReduce"),
@@ -63,7 +65,7 @@ class Hooks:
         self, group: Any, hook_id: Any, *, before: Hook | None = None, after: Hook | None = None
     ) -> None:
         """Registers a hook of the group, in the place of the one with this number."""
-        if not hasattr(_distributed_c10d, "PreHookArgs"):
+        if not hasattr(_C10D, "PreHookArgs"):
             raise_status(
                 ErrorCode.ERROR_UNSUPPORTED,
                 f"a process group has hooks from torch 2.14 on, this is torch {torch.__version__}",
@@ -106,7 +108,7 @@ class Hooks:
             except Exception as error:
                 _refuse(group, name, args, error)
                 raise
-            after = _distributed_c10d.PostHookArgs()
+            after = _C10D.PostHookArgs()
             after.name, after.op_id, after.async_op = before.name, before.op_id, before.async_op
             # Not after.work, which is one of C++ once Python's has gone.
             work = after.work = call(group, *args, **kwargs)
@@ -117,14 +119,15 @@ class Hooks:
 
     def _arguments(self, name: str, forms: Any, args: Any, kwargs: Any) -> Any:
         """What a hook gets to know before a call."""
-        said = _distributed_c10d.PreHookArgs()
+        said = _C10D.PreHookArgs()
         said.name = _name(_CALLS[name][0])
         said.op_id = next(self._numbers)
         if forms is not None:
             said.input_tensors, said.output_tensors = forms.tensors(args)
             said.root, said.async_op = getattr(args[-1], "rootRank", -1), args[-1].asyncOp
             return said
-        tensors, *others = [*args, *kwargs.values()]  # of a message
+        passed: list[Any] = [*args, *kwargs.values()]  # of a message
+        tensors, *others = passed
         said.async_op = True
         if name == "send":
             said.input_tensors = list(tensors)
@@ -146,14 +149,14 @@ def _refuse(group: Any, name: str, args: Any, error: Exception) -> None:
 
 def _name(kind: str) -> Any:
     """The name of a call for hooks; torch 2.14 has one name for all variants of a call."""
-    names = _distributed_c10d.HookOpName.__members__
+    names = _C10D.HookOpName.__members__
     return names[max((own for own in names if kind.startswith(own)), key=len)]
 
 
 def _forms(cls: type, name: str) -> Any:
     """The forms of a call's arguments, which a class may have from a base; None: of a message."""
-    methods = (vars(base).get(name) for base in cls.__mro__)
-    return next((method.forms for method in methods if hasattr(method, "forms")), None)
+    found = (getattr(vars(base).get(name), "forms", None) for base in cls.__mro__)
+    return next((forms for forms in found if forms is not None), None)
 
 
 def _run(hooks: dict[Any, Hook], said: Any) -> None:
@@ -163,7 +166,7 @@ def _run(hooks: dict[Any, Hook], said: Any) -> None:
 
 def check_for_nan(rank: int, said: Any) -> None:
     """A hook before each call: raises an error if what this rank sends has a NaN in it."""
-    if said.name == _distributed_c10d.HookOpName.BROADCAST and said.root != rank:
+    if said.name == _C10D.HookOpName.BROADCAST and said.root != rank:
         return
     for x in said.input_tensors:
         if (x.is_floating_point() or x.is_complex()) and bool(torch.isnan(x).any()):

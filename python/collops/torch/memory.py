@@ -131,11 +131,12 @@ def as_got(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 def may_be_pairs(x: torch.Tensor) -> bool:
     """Whether as_passed() has to look at a tensor; nearly free."""
-    return x.dim() > 1 or x.numel() == 2
+    may_be: bool = x.dim() > 1 or x.numel() == 2
+    return may_be
 
 
 def _are_pairs(x: torch.Tensor) -> bool:
-    return x.dim() > 0 and x.shape[-1] == 2 and x.is_floating_point()
+    return bool(x.dim() > 0 and x.shape[-1] == 2 and x.is_floating_point())
 
 
 def _program_passed_complex(tensors: Sequence[torch.Tensor]) -> bool:
