@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "faults/ways.h"
 #include "proc.h"
@@ -80,6 +81,7 @@ TEST(CommunicatorsThatWereClosedLeaveNothing) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < kSize; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
+      std::thread([] {}).join();  // with the first one a sanitizer begins one of its own
       const int threads = proc::NumThreads();
       Held before{};
       for (int cycle = 0; cycle < NumCycles(); ++cycle) {
@@ -105,6 +107,6 @@ TEST(CommunicatorsThatWereClosedLeaveNothing) {
           static_cast<long long>(before.resident_kib), static_cast<long long>(after.resident_kib));
     }));
   }
-  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid, 120).code, 0);
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
   unsetenv("COLLOPS_JOB_ID");
 }
