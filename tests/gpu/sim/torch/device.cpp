@@ -1,5 +1,6 @@
 #include "torch/device.h"
 
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -21,7 +22,9 @@ void* ContextOf(int device) {
   return context;
 }
 
+// A device writes into whatever memory it is given: also into a tensor made in inference mode.
 void Run(void* work) {
+  const c10::InferenceMode mode;
   (*static_cast<std::function<void()>*>(work))();
 }
 
