@@ -16,6 +16,7 @@
 
 namespace {
 
+using collops::cuda::GatedMove;
 using collops::cuda::HostBlock;
 using collops::cuda::kInlineBytes;
 using collops::cuda::Move;
@@ -25,9 +26,8 @@ using collops::cuda::PeerCall;
 using cuda_peers::Buffer;
 using cuda_peers::Ranks;
 
-void Launch(const cuda_grid::Grid& grid, const PeerCall& call) {
-  const MoveArgs args{call};
-  cuda_grid::Run(grid, [&](HostBlock& block) { Move(args, block); });
+void Launch(const Ranks& ranks, const PeerCall& call, std::mt19937_64& random) {
+  cuda_peers::Launch(ranks, MoveArgs{call}, random, Move<HostBlock>, GatedMove<HostBlock>);
 }
 
 // What one rank sends to another one: the byte at `i`.
@@ -134,7 +134,7 @@ void CheckRounds(int size, bool is_direct, uint64_t steps_before, int calls, uin
       const Plan plan = DrawPlan(size, plans);
       const uint64_t step = steps_before + static_cast<uint64_t>(i);
       Side side(ranks, rank, plan, step, own);
-      Launch(cuda_peers::DrawGrid(ranks, own), side.call);
+      Launch(ranks, side.call, own);
       found[rank] = side.Check(plan, rank, step);
     }
     if (!found[rank].empty()) ranks.Stop();
@@ -168,7 +168,7 @@ TEST(NothingMovesWhereTermsDiffer) {
         Side side(ranks, rank, Plan{true, {{9000, 9000, 9000}, {5, 5, 5}, {0, 0, 0}}}, step,
                   random);
         if (rank == 1) ++(in_balance ? side.call.balance : side.call.digest);
-        Launch(cuda_peers::DrawGrid(ranks, random), side.call);
+        Launch(ranks, side.call, random);
         for (int64_t i = 0; i < side.memory[1].bytes(); ++i) {
           moved[rank] |= side.call.output[i] != Buffer::kPoison ? 1 : 0;
         }
@@ -203,8 +203,8 @@ TEST(TheHostEndsWaits) {
         }
         return ranks.Stop();
       }
-      Launch(cuda_peers::DrawGrid(ranks, random), side.call);
-      Launch(cuda_peers::DrawGrid(ranks, random), side.call);
+      Launch(ranks, side.call, random);
+      Launch(ranks, side.call, random);
     });
     for (int rank = 0; rank < 2; ++rank) {
       EXPECT_EQ(ranks.Own(rank)->failed, uint32_t{1});

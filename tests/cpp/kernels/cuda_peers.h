@@ -11,6 +11,7 @@
 
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/region.h"
+#include "collops/kernels/cuda/peers/step.h"
 #include "kernels/cuda_grid.h"
 
 namespace cuda_peers {
@@ -80,12 +81,28 @@ class Ranks {
   uint32_t stop_ = 0;
 };
 
-// A grid for a call: a few blocks at once, and every worker if data goes through the regions.
-inline cuda_grid::Grid DrawGrid(const Ranks& ranks, std::mt19937_64& random) {
+// Puts a call on this rank's stream: one kernel, whole(args, block), in every worker; or, where
+// data is read in place, perhaps a gate, between(args, block) in any grid, and a release.
+template <class Args, class Whole, class Between>
+void Launch(const Ranks& ranks, Args args, std::mt19937_64& random, const Whole& whole,
+            const Between& between) {
+  using collops::cuda::HostBlock;
   cuda_grid::Grid grid = cuda_grid::DrawGrid(random);
-  if (!ranks.is_direct()) grid.blocks = static_cast<uint32_t>(ranks.num_workers());
+  const bool is_gated = ranks.is_direct() && random() % 2 == 0;
+  if (!is_gated) grid.blocks = static_cast<uint32_t>(ranks.num_workers());
   grid.at_once = 1 + static_cast<uint32_t>(random() % grid.blocks);
-  return grid;
+  args.call.is_streamed = static_cast<int32_t>(random() % 2);
+  if (!is_gated) return cuda_grid::Run(grid, [&](HostBlock& block) { whole(args, block); });
+  const cuda_grid::Grid one = {1, collops::cuda::kMostRanks, 1};
+  args.call.group.num_workers = 1;
+  cuda_grid::Run(one, [&](HostBlock& block) {
+    collops::cuda::Gate(collops::cuda::GateArgs{args.call}, block);
+  });
+  args.call.group.num_workers = static_cast<int32_t>(grid.blocks);
+  cuda_grid::Run(grid, [&](HostBlock& block) { between(collops::cuda::Gated<Args>{args}, block); });
+  cuda_grid::Run(one, [&](HostBlock& block) {
+    collops::cuda::Release(collops::cuda::ReleaseArgs{args.call}, block);
+  });
 }
 
 // Memory of one rank, with poison all around; its first byte lies `shift` bytes behind a multiple

@@ -17,6 +17,7 @@ namespace {
 
 using collops::DType;
 using collops::ReduceOp;
+using collops::cuda::GatedReduceScatter;
 using collops::cuda::HostBlock;
 using collops::cuda::kInlineBytes;
 using collops::cuda::Part;
@@ -85,10 +86,6 @@ struct Side {
   }
 };
 
-void Launch(const cuda_grid::Grid& grid, const ReduceScatterArgs& args) {
-  cuda_grid::Run(grid, [&](HostBlock& block) { ReduceScatter(args, block); });
-}
-
 // Several calls, one after another, each with its own x per rank.
 void CheckCalls(Ranks& ranks, const std::vector<Plan>& plans, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -115,7 +112,8 @@ void CheckCalls(Ranks& ranks, const std::vector<Plan>& plans, uint64_t seed) {
       const int64_t element = SizeOf(plan.dtype);
       Buffer& x = xs[i][rank];
       Side side(ranks, rank, plan, i + 1, x, own() % 4 == 0 ? own() % 16 : 0);
-      Launch(cuda_peers::DrawGrid(ranks, own), side.args);
+      cuda_peers::Launch(ranks, side.args, own, ReduceScatter<HostBlock>,
+                         GatedReduceScatter<HostBlock>);
       const bool same =
           std::memcmp(side.args.call.output, expected[i].data() + plan.Begin(rank) * element,
                       static_cast<size_t>(plan.counts[rank] * element)) == 0;

@@ -83,6 +83,10 @@ class Driver:
         """How many kernels of this thread's device run and have waited for a signal."""
         return int(self.cuda.SimWaitingKernels())
 
+    def waiting_threads(self) -> int:
+        """How many threads they have."""
+        return int(self.cuda.SimWaitingThreads())
+
     def new(self, name: str, *args: Any) -> int:
         """The handle that the call makes in its first argument."""
         handle = P()

@@ -19,6 +19,7 @@ struct WaitedTooLong {};
 // A kernel that runs.
 struct Run {
   Context* context;
+  int64_t threads;
   Clock::time_point begin = Clock::now();
   std::atomic<bool> waits{false};
   std::atomic<bool> is_late{false};
@@ -31,7 +32,10 @@ thread_local Run* run_here = nullptr;
 void OnPause() {
   Run* const run = run_here;
   if (run == nullptr) return;
-  if (!run->waits.exchange(true)) ++run->context->waiting;
+  if (!run->waits.exchange(true)) {
+    ++run->context->waiting;
+    run->context->waiting_threads += run->threads;
+  }
   const std::chrono::duration<double> waited = Clock::now() - run->begin;
   if (waited.count() < TimeoutS() && run->context->error == 0) return;
   run->is_late = true;
@@ -53,7 +57,7 @@ Result RunGrid(const Kernel& kernel, const void* args, const Grid& grid, Context
     return static_cast<Result>(planned);
   }
   collops::cuda::on_pause = OnPause;
-  Run run{context};
+  Run run{context, int64_t{grid.blocks} * grid.threads};
   std::atomic<uint32_t> next{0};
   const auto work = [&] {
     run_here = &run;
@@ -71,7 +75,10 @@ Result RunGrid(const Kernel& kernel, const void* args, const Grid& grid, Context
   for (uint32_t i = 1; i < DrawBlocksAtOnce(grid); ++i) workers.emplace_back(work);
   work();
   for (std::thread& worker : workers) worker.join();
-  if (run.waits) --context->waiting;
+  if (run.waits) {
+    --context->waiting;
+    context->waiting_threads -= run.threads;
+  }
   if (!run.is_late) return Result::kSuccess;
   Mistake(std::string(kernel.name) + " has waited too long for a signal");
   return kLaunchTimeout;
@@ -82,4 +89,9 @@ Result RunGrid(const Kernel& kernel, const void* args, const Grid& grid, Context
 // For tests: how many kernels of the current context's device run and have waited for a signal.
 extern "C" int SimWaitingKernels() {
   return collops_sim::CurrentContext()->waiting;
+}
+
+// And how many threads they have, which is what they take of the device.
+extern "C" int64_t SimWaitingThreads() {
+  return collops_sim::CurrentContext()->waiting_threads;
 }

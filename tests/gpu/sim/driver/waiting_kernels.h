@@ -18,7 +18,7 @@ template <class Block>
 void Wait(const WaitArgs& args, Block& block) {
   block.Each([&](uint32_t thread) {
     if (thread != 0) return;
-    while (collops::cuda::LoadAcquire(args.signal) < args.value) collops::cuda::Pause();
+    while (collops::cuda::LoadSignal(args.signal) < args.value) collops::cuda::Pause();
   });
 }
 
@@ -32,9 +32,9 @@ template <class Block>
 void Meet(const MeetArgs& args, Block& block) {
   block.Each([&](uint32_t thread) {
     if (thread != 0) return;
-    collops::cuda::StoreRelease(args.came + block.index(), uint32_t{1});
+    collops::cuda::StoreSignal(args.came + block.index(), uint32_t{1});
     for (uint32_t other = 0; other < block.count(); ++other) {
-      while (collops::cuda::LoadAcquire(args.came + other) == 0) collops::cuda::Pause();
+      while (collops::cuda::LoadSignal(args.came + other) == 0) collops::cuda::Pause();
     }
   });
 }

@@ -18,8 +18,12 @@ using cuda::ToStatus;
 
 // How long a communicator waits for its calls before it ends them.
 constexpr double kEndS = 2.0;
-// What a thread of a kernel moves before another block is worth its start.
+// What a block moves before another one is worth its start.
 constexpr int64_t kBytesPerBlock = int64_t{32} << 10;
+// From so many bytes on, two more kernels are worth it that the one that moves data need not wait.
+constexpr int64_t kGatedBytes = int64_t{8} << 20;
+// Outputs of all ranks of a GPU together that do not stay in an L2.
+constexpr int64_t kStreamedBytes = int64_t{32} << 20;
 // What a call beside products takes of the blocks that it might have. Through the regions, where
 // the ranks have a GPU each, a half is still as many as a link between GPUs keeps busy.
 constexpr int kDirectPart = 4;
@@ -45,30 +49,54 @@ cuda::PeerCall Engine::BeginCall(const Agreement& agreement) {
   return call;
 }
 
-// The most blocks of a kernel. Products run beside the streams that they make, and get most
-// multiprocessors; which stream a call is on is equal on all ranks, as they cut a product alike.
-int Engine::WorkersOn(cuda::Stream stream) const {
+bool Engine::IsGated(int64_t bytes) const {
+  return group_.is_direct != 0 && size_ > 1 && bytes >= kGatedBytes;
+}
+
+bool Engine::IsStreamed(int64_t bytes) const {
+  return bytes > kStreamedBytes / sharers_;
+}
+
+// Products run beside the streams that they make, and get most multiprocessors; which stream a call
+// is on is equal on all ranks, as they cut a product alike.
+int Engine::PartOn(cuda::Stream stream, int blocks) const {
   const bool beside_products = cuda::CudaCompute::IsSideStream(stream);
   const int part = !beside_products ? 1 : group_.is_direct != 0 ? kDirectPart : kStagedPart;
-  const int blocks = group_.is_direct != 0 ? most_blocks_ : group_.num_workers;
   return (blocks + part - 1) / part;
 }
 
+// The most blocks of a kernel that waits.
+int Engine::WorkersOn(cuda::Stream stream) const {
+  return PartOn(stream, group_.is_direct != 0 ? most_blocks_ : group_.num_workers);
+}
+
+// Blocks that never wait have all places of the GPU, of which each rank takes its part.
+int Engine::DataBlocks(const char* name, int64_t bytes, cuda::Stream stream) const {
+  const int64_t enough = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
+  const int most = PartOn(stream, std::max(1, kernels_.MostBlocks(name) / sharers_));
+  return static_cast<int>(std::clamp<int64_t>(enough, 1, most));
+}
+
 // Blocks wait for peers' blocks, so those of all ranks of a GPU must fit there at once. Pieces that
-// go through the regions belong to one worker each, so all ranks have the same number of workers.
+// go through the regions belong to one worker each, and ranges of short messages too, so all ranks
+// have the same number of workers.
 Status Engine::FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const {
   int64_t longest = 0;
+  int64_t longest_message = 0;
   for (int r = 0; r < size_; ++r) {
-    longest = std::max({longest, call.parts[r].send_bytes, call.parts[r].recv_bytes});
+    for (const int64_t part : {call.parts[r].send_bytes, call.parts[r].recv_bytes}) {
+      longest = std::max(longest, part);
+      if (cuda::IsInline(part)) longest_message = std::max(longest_message, part);
+    }
   }
-  *blocks = 1;
-  if (cuda::IsInline(longest)) return Ok();
-  if (group_.is_direct != 0) {
-    const int64_t enough = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
-    *blocks = static_cast<int>(std::clamp<int64_t>(enough, 1, call.group.num_workers));
-    return Ok();
+  const int64_t ranges = (longest_message + cuda::kMessageRange - 1) / cuda::kMessageRange;
+  int64_t enough = std::max<int64_t>(ranges, 1);
+  if (!cuda::IsInline(longest)) {
+    enough = group_.is_direct != 0 ? std::max(enough, (bytes + kBytesPerBlock - 1) / kBytesPerBlock)
+                                   : call.group.num_workers;
   }
-  *blocks = call.group.num_workers;
+  *blocks = static_cast<int>(std::min<int64_t>(enough, call.group.num_workers));
+  if (group_.is_direct != 0 || cuda::IsInline(longest)) return Ok();
   const int64_t pieces = longest / call.group.num_workers / cuda::PieceBytes(call);
   COLLOPS_CHECK_ARG(pieces < cuda::kMostPieces - 1, ERROR_UNSUPPORTED, "backend cuda: a part of ",
                     longest, " bytes for one rank is too long for ", size_, " ranks: use nccl");

@@ -29,17 +29,22 @@ class Engine : public StreamEngine {
 
   // A call of this group: its terms, which the ranks' kernels compare. The rest is the caller's.
   cuda::PeerCall BeginCall(const Agreement& agreement);
-  // Puts the kernel on the stream, behind this communicator's earlier calls on other streams, which
+  // Puts the call on the stream, behind this communicator's earlier calls on other streams, which
   // a captured call comes behind in its own graph only.
   // `bytes`: how many it reads or writes here.
   template <class Args>
   Status Launch(Args args, int64_t bytes, cuda::Stream stream) {
     args.call.group.num_workers = WorkersOn(stream);
+    args.call.is_streamed = IsStreamed(bytes) ? 1 : 0;
     int blocks = 1;
     COLLOPS_RETURN_IF_ERROR(FindBlocks(args.call, bytes, &blocks));
     COLLOPS_RETURN_IF_ERROR(CheckStream(stream));
     COLLOPS_RETURN_IF_ERROR(OrderBehindLast(stream));
-    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(args, blocks, stream));
+    if (IsGated(bytes)) {
+      COLLOPS_RETURN_IF_ERROR(LaunchGated(cuda::Gated<Args>{args}, bytes, stream));
+    } else {
+      COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(args, blocks, stream));
+    }
     return MarkLast(stream);
   }
 
@@ -65,6 +70,21 @@ class Engine : public StreamEngine {
   Status MakeRegion(const std::vector<Place>& places, int device);
   Status MayAllocate();
   void Arrange(const std::vector<Place>& places);
+  // Whether the call is three kernels, of which the one that moves data never waits.
+  bool IsGated(int64_t bytes) const;
+  bool IsStreamed(int64_t bytes) const;
+  template <class Args>
+  Status LaunchGated(cuda::Gated<Args> gated, int64_t bytes, cuda::Stream stream) const {
+    cuda::PeerCall& call = gated.args.call;
+    call.group.num_workers = 1;
+    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchSmall(cuda::GateArgs{call}, stream));
+    const int blocks = DataBlocks(Args::kGatedName, bytes, stream);
+    call.group.num_workers = blocks;
+    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(gated, blocks, stream));
+    return kernels_.LaunchSmall(cuda::ReleaseArgs{call}, stream);
+  }
+  int DataBlocks(const char* name, int64_t bytes, cuda::Stream stream) const;
+  int PartOn(cuda::Stream stream, int blocks) const;
   int WorkersOn(cuda::Stream stream) const;
   Status FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const;
   Status OrderBehindLast(cuda::Stream stream);
@@ -79,7 +99,8 @@ class Engine : public StreamEngine {
   control::Control* control_ = nullptr;  // owned by the communicator, as this is
   std::optional<CallTable> table_;
   cuda::Group group_ = {};
-  int most_blocks_ = 1;
+  int most_blocks_ = 1;  // of a kernel that waits
+  int sharers_ = 1;      // ranks of its GPU
   int device_ = -1;
   bool shares_device_ = false;  // with another rank of this process
   std::atomic<bool> is_connected_{false};

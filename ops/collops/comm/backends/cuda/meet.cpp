@@ -27,6 +27,7 @@ void Engine::Arrange(const std::vector<Place>& places) {
   group_.rank = rank_;
   group_.size = size_;
   most_blocks_ = BlocksOf(places, own);
+  sharers_ = SharersOf(places, own);
   NoteSharers(places, own);
   device_ = own.device;
   shares_device_ = std::count_if(places.begin(), places.end(), [&](const Place& other) {

@@ -63,12 +63,16 @@ bool OnOneDevice(const Place& a, const Place& b) {
   return std::memcmp(&a.uuid, &b.uuid, sizeof(a.uuid)) == 0;
 }
 
-int BlocksOf(const std::vector<Place>& places, const Place& of) {
+int SharersOf(const std::vector<Place>& places, const Place& of) {
   int32_t ranks = RanksOnDevice(places, of);
   for (const Place& place : places) {
     if (OnOneDevice(of, place)) ranks = std::max(ranks, place.sharers);
   }
-  return std::max(1, of.most_blocks / ranks);
+  return ranks;
+}
+
+int BlocksOf(const std::vector<Place>& places, const Place& of) {
+  return std::max(1, of.most_blocks / SharersOf(places, of));
 }
 
 void NoteSharers(const std::vector<Place>& places, const Place& own) {

@@ -25,9 +25,10 @@ struct Place {
 Status FindPlace(const cuda::DriverApi& driver, int device, int most_blocks, Place* place);
 bool InOneProcess(const Place& a, const Place& b);
 bool OnOneDevice(const Place& a, const Place& b);
-// Blocks of a kernel of the rank at `of`: the ranks of its GPU have equal parts of most_blocks. The
-// ranks of a subgroup share them with those of the other subgroups, whose calls run at the same
-// time.
+// Ranks that share the GPU of `of`: those of the group, or of a larger one of which it is a part,
+// as the calls of its other parts run at the same time.
+int SharersOf(const std::vector<Place>& places, const Place& of);
+// Blocks of a kernel of the rank at `of`: the ranks of its GPU have equal parts of most_blocks.
 int BlocksOf(const std::vector<Place>& places, const Place& of);
 // Notes, for the groups that meet later, how many ranks are on the GPU of `own`.
 void NoteSharers(const std::vector<Place>& places, const Place& own);

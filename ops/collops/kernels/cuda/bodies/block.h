@@ -37,7 +37,9 @@ namespace collops::cuda {
 // All(f) is whether f(thread) is true for every thread, and FromOne(f) what f() is in one of them;
 // both also do what Sync() does. Table() is memory that the threads of a block share. Outside of
 // Each, All and FromOne, all threads of a block take the same way.
-inline constexpr uint32_t kTableWords = 32;
+inline constexpr uint32_t kTableWords = 96;
+// Threads that run together: what they load side by side is one request.
+inline constexpr uint32_t kWarpThreads = 32;
 
 #if defined(__CUDACC__)
 
@@ -57,11 +59,11 @@ class DeviceBlock {
     return __syncthreads_and(f(threadIdx.x)) != 0;
   }
   template <class F>
-  __device__ uint64_t FromOne(F f) {
-    __shared__ uint64_t value;
+  __device__ auto FromOne(F f) {
+    __shared__ decltype(f()) value;
     if (threadIdx.x == 0) value = f();
     __syncthreads();
-    const uint64_t found = value;
+    const auto found = value;
     __syncthreads();
     return found;
   }
@@ -94,7 +96,7 @@ class HostBlock {
     return all;
   }
   template <class F>
-  uint64_t FromOne(F f) {
+  auto FromOne(F f) {
     return f();
   }
   uint64_t* Table() { return table_; }
@@ -128,7 +130,7 @@ class Worker {
     return block_.All(f);
   }
   template <class F>
-  COLLOPS_DEVICE uint64_t FromOne(F f) {
+  COLLOPS_DEVICE auto FromOne(F f) {
     return block_.FromOne(f);
   }
   COLLOPS_DEVICE uint64_t* Table() { return block_.Table(); }

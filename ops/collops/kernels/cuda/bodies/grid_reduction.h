@@ -17,8 +17,8 @@ namespace collops::cuda {
 template <class Bits>
 struct WideAccess {
   static constexpr uint32_t kLanes = 16 / sizeof(Bits);
-  static constexpr uint32_t kAhead = sizeof(Bits) == 1 ? 1 : 4;
-  static COLLOPS_DEVICE Wide LoadFrom(const char* address) { return Load<Wide>(address); }
+  static constexpr uint32_t kAhead = sizeof(Bits) == 1 ? 1 : 8;
+  static COLLOPS_DEVICE Wide LoadFrom(const char* address) { return LoadOnce(address); }
   static COLLOPS_DEVICE void StoreTo(char* address, Wide unit) { Store(address, unit); }
 };
 
@@ -63,11 +63,9 @@ COLLOPS_DEVICE void ReduceUnit(const Op& op, const Slices& slices, char* output,
   constexpr uint32_t kLanes = Access::kLanes;
   constexpr uint32_t kAhead = Access::kAhead;
   const uint32_t size = slices.size();
-  const Wide first = Access::LoadFrom(slices.At(0) + offset);
-  typename Op::Value values[kLanes];
-  for (uint32_t i = 0; i < kLanes; ++i) values[i] = op.Widen(Lane<Bits>(first, i));
+  typename Op::Value values[kLanes] = {};
   COLLOPS_ROLLED
-  for (uint32_t rank = 1; rank < size; rank += kAhead) {
+  for (uint32_t rank = 0; rank < size; rank += kAhead) {
     Wide units[kAhead] = {};
     for (uint32_t k = 0; k < kAhead; ++k) {
       if (k < size - rank) units[k] = Access::LoadFrom(slices.At(rank + k) + offset);
@@ -75,7 +73,8 @@ COLLOPS_DEVICE void ReduceUnit(const Op& op, const Slices& slices, char* output,
     for (uint32_t k = 0; k < kAhead; ++k) {
       if (k >= size - rank) break;
       for (uint32_t i = 0; i < kLanes; ++i) {
-        values[i] = op.Combine(values[i], op.Widen(Lane<Bits>(units[k], i)));
+        const auto value = op.Widen(Lane<Bits>(units[k], i));
+        values[i] = rank + k == 0 ? value : op.Combine(values[i], value);
       }
     }
   }

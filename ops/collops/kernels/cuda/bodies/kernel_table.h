@@ -7,6 +7,7 @@
 #include "collops/kernels/cuda/bodies/reduce.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
+#include "collops/kernels/cuda/peers/step.h"
 
 // The kernels by name, for a host that runs their bodies itself: the simulated device. kernels.cu
 // has the same ones for nvcc; the library names a kernel by its arguments, Args::kName.
@@ -33,8 +34,12 @@ inline constexpr Kernel<Block> kKernels[] = {
     MakeKernel<Block, ReduceSlicesArgs, ReduceSlices<Block>>(),
     MakeKernel<Block, ConvertArgs, Convert<Block>>(),
     MakeKernel<Block, AddRowArgs, AddRow<Block>>(),
+    MakeKernel<Block, GateArgs, Gate<Block>>(),
+    MakeKernel<Block, ReleaseArgs, Release<Block>>(),
     MakeKernel<Block, MoveArgs, Move<Block>>(),
+    MakeKernel<Block, Gated<MoveArgs>, GatedMove<Block>>(),
     MakeKernel<Block, ReduceScatterArgs, ReduceScatter<Block>>(),
+    MakeKernel<Block, Gated<ReduceScatterArgs>, GatedReduceScatter<Block>>(),
 };
 
 // Null if there is no kernel of that name.

@@ -4,6 +4,7 @@
 #include "collops/kernels/cuda/bodies/reduce.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
+#include "collops/kernels/cuda/peers/step.h"
 
 namespace collops::cuda {
 
@@ -25,16 +26,42 @@ extern "C" __global__ void __launch_bounds__(512)
   AddRow(args, block);
 }
 
+// Two blocks of what moves data are on a multiprocessor, so that the kernels of two communicators,
+// which wait for their peers, are there at the same time.
 extern "C" __global__ void __launch_bounds__(512)
+    collops_gate(const __grid_constant__ GateArgs args) {
+  DeviceBlock block;
+  Gate(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    collops_release(const __grid_constant__ ReleaseArgs args) {
+  DeviceBlock block;
+  Release(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
     collops_move(const __grid_constant__ MoveArgs args) {
   DeviceBlock block;
   Move(args, block);
 }
 
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 2)
+    collops_gated_move(const __grid_constant__ Gated<MoveArgs> args) {
+  DeviceBlock block;
+  GatedMove(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
     collops_reduce_scatter(const __grid_constant__ ReduceScatterArgs args) {
   DeviceBlock block;
   ReduceScatter(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+    collops_gated_reduce_scatter(const __grid_constant__ Gated<ReduceScatterArgs> args) {
+  DeviceBlock block;
+  GatedReduceScatter(args, block);
 }
 
 }  // namespace collops::cuda

@@ -62,17 +62,46 @@ COLLOPS_DEVICE void Store(void* address, T value) {
 #endif
 }
 
-// Signals, of uint32_t or uint64_t, between blocks, devices and hosts. What was written before a
-// StoreRelease is seen by whoever has loaded its value with LoadAcquire.
+// 16 bytes that are loaded once: they do not stay in the L1.
+COLLOPS_DEVICE inline Wide LoadOnce(const void* address) {
+#if defined(__CUDA_ARCH__)
+  Wide value;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.words[0]), "=r"(value.words[1]), "=r"(value.words[2]),
+                 "=r"(value.words[3])
+               : "l"(address));
+  return value;
+#else
+  return Load<Wide>(address);
+#endif
+}
+
+// 16 bytes that nobody loads soon: they are the first that leave the L2.
+COLLOPS_DEVICE inline void StoreStreaming(void* address, Wide value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(address), "r"(value.words[0]), "r"(value.words[1]), "r"(value.words[2]),
+                 "r"(value.words[3])
+               : "memory");
+#else
+  Store(address, value);
+#endif
+}
+
+// Signals, of uint32_t or uint64_t, between blocks, devices and hosts: one access moves one. On its
+// own it orders nothing else. What was written before a Fence() and a StoreSignal() behind it is
+// seen by whoever has loaded the signal and then called Fence(). The host's signals are fences
+// themselves.
 template <class T>
-COLLOPS_DEVICE T LoadAcquire(const T* address) {
+COLLOPS_DEVICE T LoadSignal(const T* address) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a signal has 4 or 8 bytes");
 #if defined(__CUDA_ARCH__)
   T value;
   if constexpr (sizeof(T) == 4) {
-    asm volatile("ld.acquire.sys.b32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+    asm volatile("ld.relaxed.sys.b32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   } else {
-    asm volatile("ld.acquire.sys.b64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+    asm volatile("ld.relaxed.sys.b64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
   }
   return value;
 #elif defined(__CUDACC__)
@@ -83,13 +112,13 @@ COLLOPS_DEVICE T LoadAcquire(const T* address) {
 }
 
 template <class T>
-COLLOPS_DEVICE void StoreRelease(T* address, T value) {
+COLLOPS_DEVICE void StoreSignal(T* address, T value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a signal has 4 or 8 bytes");
 #if defined(__CUDA_ARCH__)
   if constexpr (sizeof(T) == 4) {
-    asm volatile("st.release.sys.b32 [%0], %1;" : : "l"(address), "r"(value) : "memory");
+    asm volatile("st.relaxed.sys.b32 [%0], %1;" : : "l"(address), "r"(value) : "memory");
   } else {
-    asm volatile("st.release.sys.b64 [%0], %1;" : : "l"(address), "l"(value) : "memory");
+    asm volatile("st.relaxed.sys.b64 [%0], %1;" : : "l"(address), "l"(value) : "memory");
   }
 #elif defined(__CUDACC__)
   *address = value;  // never runs, as above
@@ -98,34 +127,22 @@ COLLOPS_DEVICE void StoreRelease(T* address, T value) {
 #endif
 }
 
-// 8 bytes that one access moves and that carry their own signal: they order nothing else.
-COLLOPS_DEVICE inline uint64_t LoadRelaxed(const uint64_t* address) {
+// `on_one_gpu`: no other GPU and no host has to see it, which is cheaper.
+COLLOPS_DEVICE inline void Fence([[maybe_unused]] bool on_one_gpu) {
 #if defined(__CUDA_ARCH__)
-  uint64_t value;
-  asm volatile("ld.relaxed.sys.b64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
-  return value;
-#elif defined(__CUDACC__)
-  return *address;  // never runs, as above
-#else
-  return __atomic_load_n(static_cast<const uint64_t*>(HostAddress(address, 8)), __ATOMIC_RELAXED);
+  if (on_one_gpu) {
+    asm volatile("fence.acq_rel.gpu;" : : : "memory");
+  } else {
+    asm volatile("fence.acq_rel.sys;" : : : "memory");
+  }
 #endif
 }
 
-COLLOPS_DEVICE inline void StoreRelaxed(uint64_t* address, uint64_t value) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("st.relaxed.sys.b64 [%0], %1;" : : "l"(address), "l"(value) : "memory");
-#elif defined(__CUDACC__)
-  *address = value;  // never runs, as above
-#else
-  __atomic_store_n(static_cast<uint64_t*>(HostAddress(address, 8)), value, __ATOMIC_RELAXED);
-#endif
-}
-
-// Counts the blocks of a grid. What each wrote before is seen by whoever counts after it.
+// Counts the blocks of a grid; a signal as above.
 COLLOPS_DEVICE inline uint32_t CountUp(uint32_t* address) {
 #if defined(__CUDA_ARCH__)
   uint32_t before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
                : "=r"(before)
                : "l"(address)
                : "memory");
@@ -137,11 +154,9 @@ COLLOPS_DEVICE inline uint32_t CountUp(uint32_t* address) {
 #endif
 }
 
-// Between two looks at a signal that a thread waits for.
+// Between two looks at a signal that a thread waits for. A GPU's looks take long themselves.
 COLLOPS_DEVICE inline void Pause() {
-#if defined(__CUDA_ARCH__)
-  __nanosleep(20);
-#elif !defined(__CUDACC__)
+#if !defined(__CUDACC__)
   if (on_pause != nullptr) on_pause();
   std::this_thread::yield();
 #endif

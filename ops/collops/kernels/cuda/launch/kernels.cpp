@@ -13,7 +13,6 @@
 namespace collops::cuda {
 namespace {
 
-constexpr int kThreads = 512;
 constexpr int64_t kBytesPerThread = 16;
 
 // Modules by context. Primary contexts, which DeviceScope keeps.
@@ -32,9 +31,9 @@ Status LoadKernel(const DriverApi& api, Module module, const char* name, int mul
     COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.func_load(kernel->function), "cuFuncLoad"));
   }
   int blocks = 0;
-  COLLOPS_RETURN_IF_ERROR(
-      ToStatus(api, api.occupancy_max_active_blocks(&blocks, kernel->function, kThreads, 0),
-               "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  COLLOPS_RETURN_IF_ERROR(ToStatus(
+      api, api.occupancy_max_active_blocks(&blocks, kernel->function, Kernels::kThreads, 0),
+      "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
   kernel->most_blocks = std::max(1, blocks * multiprocessors);
   return Ok();
 }
@@ -116,13 +115,15 @@ int Kernels::EnoughBlocks(const char* name, int64_t bytes) const {
   return static_cast<int>(std::clamp<int64_t>(enough, 1, MostBlocks(name)));
 }
 
-Status Kernels::LaunchNamed(const char* name, void* args, int blocks, Stream stream) const {
+Status Kernels::LaunchNamed(const char* name, void* args, int blocks, int threads,
+                            Stream stream) const {
   COLLOPS_CHECK_ARG(loaded_ != nullptr, ERROR_RT_FAIL, name, " was launched before it was loaded");
   void* params[] = {args};
-  return ToStatus(api_,
-                  api_.launch_kernel(Find(name).function, static_cast<unsigned int>(blocks), 1, 1,
-                                     kThreads, 1, 1, 0, stream, params, nullptr),
-                  name);
+  return ToStatus(
+      api_,
+      api_.launch_kernel(Find(name).function, static_cast<unsigned int>(blocks), 1, 1,
+                         static_cast<unsigned int>(threads), 1, 1, 0, stream, params, nullptr),
+      name);
 }
 
 }  // namespace collops::cuda

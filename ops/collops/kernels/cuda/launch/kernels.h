@@ -11,13 +11,16 @@
 #include "collops/kernels/cuda/driver/api.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
+#include "collops/kernels/cuda/peers/region.h"
+#include "collops/kernels/cuda/peers/step.h"
 
 namespace collops::cuda {
 
 // Every kernel, by the name that its arguments have.
-inline constexpr std::array kKernelNames = {ReduceSlicesArgs::kName, ConvertArgs::kName,
-                                            AddRowArgs::kName, MoveArgs::kName,
-                                            ReduceScatterArgs::kName};
+inline constexpr std::array kKernelNames = {
+    ReduceSlicesArgs::kName, ConvertArgs::kName,       AddRowArgs::kName,
+    GateArgs::kName,         ReleaseArgs::kName,       MoveArgs::kName,
+    MoveArgs::kGatedName,    ReduceScatterArgs::kName, ReduceScatterArgs::kGatedName};
 
 // The kernels of one device, to be launched on its streams. Its context is the thread's current one
 // in every call. A module is loaded once in a context, and stays there until the process ends.
@@ -38,19 +41,28 @@ class Kernels {
   template <class Args>
   Status Launch(const Args& args, int64_t bytes, Stream stream) const {
     Args copy = args;  // the driver wants an address that it may write to, and copies from it
-    return LaunchNamed(Args::kName, &copy, EnoughBlocks(Args::kName, bytes), stream);
+    return LaunchNamed(Args::kName, &copy, EnoughBlocks(Args::kName, bytes), kThreads, stream);
   }
   // The same with so many blocks.
   template <class Args>
   Status LaunchBlocks(const Args& args, int blocks, Stream stream) const {
     Args copy = args;  // as above
-    return LaunchNamed(Args::kName, &copy, blocks, stream);
+    return LaunchNamed(Args::kName, &copy, blocks, kThreads, stream);
+  }
+  // One block, which takes no more of the device than it needs to wait for every rank.
+  template <class Args>
+  Status LaunchSmall(const Args& args, Stream stream) const {
+    Args copy = args;  // as above
+    return LaunchNamed(Args::kName, &copy, 1, kMostRanks, stream);
   }
   // Blocks of that kernel that the device runs at once.
   int MostBlocks(const char* name) const;
   // Blocks that the kernels of a call may have on the device, together, if they wait for each other
   // and for other work there. See the function.
   int MostWaitingBlocks() const;
+
+  // Of a block.
+  static constexpr int kThreads = 512;
 
   struct Loaded {
     struct Kernel {
@@ -64,7 +76,7 @@ class Kernels {
  private:
   const Loaded::Kernel& Find(const char* name) const;
   int EnoughBlocks(const char* name, int64_t bytes) const;
-  Status LaunchNamed(const char* name, void* args, int blocks, Stream stream) const;
+  Status LaunchNamed(const char* name, void* args, int blocks, int threads, Stream stream) const;
 
   const DriverApi& api_;
   std::shared_ptr<const Loaded> loaded_;

@@ -15,21 +15,9 @@ namespace collops::cuda {
 // do not overlap, but this rank's own part may lie where it goes to.
 struct MoveArgs {
   static constexpr const char* kName = "collops_move";
+  static constexpr const char* kGatedName = "collops_gated_move";
   PeerCall call;
 };
-
-// Messages of this rank into the cells of their receivers.
-template <class Block>
-COLLOPS_DEVICE void StoreMessages(const PeerCall& call, uint64_t step, Block& block) {
-  const Group& group = call.group;
-  for (int32_t i = 1; i < group.size; ++i) {
-    const int32_t peer = (group.rank + i) % group.size;
-    const Part& part = call.parts[peer];
-    if (!IsInline(part.send_bytes)) continue;
-    StoreMessage(group.Cell(step, peer, group.rank), step, call.x + part.send_offset,
-                 part.send_bytes, block);
-  }
-}
 
 template <class Block>
 COLLOPS_DEVICE void ZeroGaps(const PeerCall& call, Block& block) {
@@ -38,56 +26,65 @@ COLLOPS_DEVICE void ZeroGaps(const PeerCall& call, Block& block) {
   }
 }
 
-// Takes this rank's own part, and what the peers have in cells, or in memory that is read in place.
+// Takes this rank's own part, and what the peers have in memory that is read in place: where one
+// GPU runs all ranks, they take the same bytes at about the same time, which the L2 then has.
 template <class Block>
-COLLOPS_DEVICE bool TakeParts(const PeerCall& call, const Entered& entered, Block& block) {
+COLLOPS_DEVICE void TakeParts(const PeerCall& call, Block& block) {
   const Group& group = call.group;
-  Worker<Block> worker(block, entered.worker, block.count());
-  for (int32_t i = 0; i < group.size; ++i) {
-    // Every rank begins with another one, so that they do not all read the same memory.
-    const int32_t peer = (group.rank + i) % group.size;
+  CopyParts(group.size, call.is_streamed != 0, block, [&](int32_t peer) -> ByteCopy {
     const Part& part = call.parts[peer];
     char* const to = call.output + part.recv_offset;
-    const uint64_t* const cell = group.Cell(entered.step, group.rank, peer);
-    if (peer == group.rank) {
-      CopyBytes(to, call.x + part.send_offset, part.recv_bytes, worker);
-    } else if (IsInline(part.recv_bytes)) {
-      if (static_cast<uint32_t>(peer) % block.count() != entered.worker) continue;
-      if (!TakeMessage(group, cell, entered.step, to, part.recv_bytes, block)) return false;
-    } else if (group.is_direct != 0) {
-      const auto* const from = reinterpret_cast<const char*>(HeadNumber(cell, 2));
-      CopyBytes(to, from, part.recv_bytes, worker);
-    }
-  }
-  return true;
+    if (peer == group.rank) return {to, call.x + part.send_offset, part.recv_bytes};
+    if (!IsReadInPlace(group, part.recv_bytes)) return {to, to, 0};
+    return {to, reinterpret_cast<const char*>(HeardAddresses(block)[peer]), part.recv_bytes};
+  });
 }
 
+// Piece number `piece` of what comes through the regions.
 template <class Block>
-COLLOPS_DEVICE bool MoveParts(const PeerCall& call, const Entered& entered, Block& block) {
-  if (entered.worker == 0) StoreMessages(call, entered.step, block);
-  if (!TakeParts(call, entered, block)) return false;
-  Worker<Block> worker(block, entered.worker, block.count());
-  ZeroGaps(call, worker);
-  if (call.group.is_direct != 0) return true;
-  return MoveStaged(call, entered, block, [&](int64_t piece, auto& alone) {
-    for (int32_t i = 1; i < call.group.size; ++i) {
-      const int32_t peer = (call.group.rank + i) % call.group.size;
-      const Part& part = call.parts[peer];
-      const Pieces pieces = PiecesOf(call, part.recv_bytes, entered.worker);
-      if (pieces.count() <= piece) continue;
-      CopyBytes(call.output + part.recv_offset + pieces.Offset(piece),
-                PlaceOf(call, peer, call.group.rank, entered.worker, piece), pieces.Bytes(piece),
-                alone);
-    }
+COLLOPS_DEVICE void TakePieces(const PeerCall& call, uint32_t worker, int64_t piece, Block& block) {
+  const Group& group = call.group;
+  // Every rank begins with another one, so that they do not all read the same GPU's memory.
+  CopyParts(group.size - 1, false, block, [&](int32_t i) -> ByteCopy {
+    const int32_t peer = (group.rank + 1 + i) % group.size;
+    const Part& part = call.parts[peer];
+    const Pieces pieces = PiecesOf(call, part.recv_bytes, worker);
+    char* const to = call.output + part.recv_offset + pieces.Offset(piece);
+    if (pieces.count() <= piece) return {to, to, 0};
+    return {to, PlaceOf(call, peer, group.rank, worker, piece), pieces.Bytes(piece)};
   });
 }
 
 template <class Block>
+COLLOPS_DEVICE bool MoveInPlace(const PeerCall& call, const Entered& entered, Block& block) {
+  const bool came = TakeMessages(
+      call.group, entered.step, entered.worker, block,
+      [&](int32_t peer) { return call.parts[peer].recv_bytes; },
+      [&](int32_t peer) { return call.output + call.parts[peer].recv_offset; });
+  if (!came) return false;
+  Worker<Block> worker(block, entered.worker, block.count());
+  TakeParts(call, worker);
+  ZeroGaps(call, worker);
+  return true;
+}
+
+template <class Block>
 COLLOPS_DEVICE void Move(const MoveArgs& args, Block& block) {
-  const Entered entered = Enter(args.call, block);
-  if (entered.failed) return;
-  const bool moved = entered.may_move && MoveParts(args.call, entered, block);
-  Leave(args.call, entered, moved, block);
+  const PeerCall& call = args.call;
+  InStep(call, block, [&](const Entered& entered) {
+    if (!MoveInPlace(call, entered, block)) return false;
+    if (call.group.is_direct != 0) return true;
+    return MoveStaged(call, entered, block, [&](int64_t piece, auto& alone) {
+      TakePieces(call, entered.worker, piece, alone);
+    });
+  });
+}
+
+template <class Block>
+COLLOPS_DEVICE void GatedMove(const Gated<MoveArgs>& gated, Block& block) {
+  const PeerCall& call = gated.args.call;
+  BetweenGates(call, block,
+               [&](const Entered& entered) { return MoveInPlace(call, entered, block); });
 }
 
 }  // namespace collops::cuda

@@ -17,6 +17,7 @@ namespace collops::cuda {
 // output may be this rank's own slice.
 struct ReduceScatterArgs {
   static constexpr const char* kName = "collops_reduce_scatter";
+  static constexpr const char* kGatedName = "collops_gated_reduce_scatter";
   PeerCall call;
   DType dtype;
   ReduceOp op;
@@ -61,54 +62,63 @@ COLLOPS_DEVICE void ReduceAt(const ReduceScatterArgs& args, int64_t offset, int6
   block.Sync();  // the table may be written again
 }
 
-// Slices that came into cells, by one block.
+// Slices that came into cells: each worker reduces its ranges.
 template <class Block>
 COLLOPS_DEVICE bool ReduceInline(const ReduceScatterArgs& args, const Entered& entered,
                                  Block& block) {
   const Group& group = args.call.group;
   const int64_t bytes = args.call.parts[group.rank].recv_bytes;
-  for (int32_t i = 1; i < group.size; ++i) {
-    const int32_t peer = (group.rank + i) % group.size;
-    const uint64_t* const cell = group.Cell(entered.step, group.rank, peer);
-    if (!TakeMessage(group, cell, entered.step, group.Row(peer), bytes, block)) return false;
-  }
+  const bool came = TakeMessages(
+      group, entered.step, entered.worker, block, [&](int32_t) { return bytes; },
+      [&](int32_t peer) { return group.Row(peer); });
+  if (!came) return false;
   Worker<Block> alone(block, 0, 1);
-  ReduceAt(args, 0, bytes, alone, [&](int32_t rank) { return group.Row(rank); });
+  COLLOPS_ROLLED
+  for (int64_t at = entered.worker * kMessageRange; at < bytes;
+       at += group.num_workers * kMessageRange) {
+    const int64_t left = bytes - at < kMessageRange ? bytes - at : kMessageRange;
+    ReduceAt(args, at, left, alone, [&](int32_t rank) { return group.Row(rank) + at; });
+  }
   return true;
 }
 
 template <class Block>
-COLLOPS_DEVICE bool ReduceParts(const ReduceScatterArgs& args, const Entered& entered,
-                                Block& block) {
+COLLOPS_DEVICE bool ReduceInPlace(const ReduceScatterArgs& args, const Entered& entered,
+                                  Block& block) {
   const PeerCall& call = args.call;
-  const Group& group = call.group;
-  const int64_t bytes = call.parts[group.rank].recv_bytes;
+  const int64_t bytes = call.parts[call.group.rank].recv_bytes;
   Worker<Block> worker(block, entered.worker, block.count());
-  if (entered.worker == 0) StoreMessages(call, entered.step, block);
   if (IsInline(bytes)) {
-    if (entered.worker == 0 && !ReduceInline(args, entered, block)) return false;
-  } else if (group.is_direct != 0) {
+    if (!ReduceInline(args, entered, block)) return false;
+  } else if (call.group.is_direct != 0) {
     ReduceAt(args, 0, bytes, worker, [&](int32_t rank) {
-      const uint64_t* const cell = group.Cell(entered.step, group.rank, rank);
-      return reinterpret_cast<const char*>(HeadNumber(cell, 2));
+      return reinterpret_cast<const char*>(HeardAddresses(block)[rank]);
     });
   }
   ZeroGaps(call, worker);
-  if (group.is_direct != 0) return true;
-  const Pieces pieces = PiecesOf(call, bytes, entered.worker);
-  return MoveStaged(call, entered, block, [&](int64_t piece, auto& alone) {
-    if (pieces.count() <= piece) return;
-    ReduceAt(args, pieces.Offset(piece), pieces.Bytes(piece), alone,
-             [&](int32_t rank) { return PlaceOf(call, rank, group.rank, entered.worker, piece); });
-  });
+  return true;
 }
 
 template <class Block>
 COLLOPS_DEVICE void ReduceScatter(const ReduceScatterArgs& args, Block& block) {
-  const Entered entered = Enter(args.call, block);
-  if (entered.failed) return;
-  const bool moved = entered.may_move && ReduceParts(args, entered, block);
-  Leave(args.call, entered, moved, block);
+  const PeerCall& call = args.call;
+  InStep(call, block, [&](const Entered& entered) {
+    if (!ReduceInPlace(args, entered, block)) return false;
+    if (call.group.is_direct != 0) return true;
+    const Pieces pieces = PiecesOf(call, call.parts[call.group.rank].recv_bytes, entered.worker);
+    return MoveStaged(call, entered, block, [&](int64_t piece, auto& alone) {
+      if (pieces.count() <= piece) return;
+      ReduceAt(args, pieces.Offset(piece), pieces.Bytes(piece), alone, [&](int32_t rank) {
+        return PlaceOf(call, rank, call.group.rank, entered.worker, piece);
+      });
+    });
+  });
+}
+
+template <class Block>
+COLLOPS_DEVICE void GatedReduceScatter(const Gated<ReduceScatterArgs>& gated, Block& block) {
+  BetweenGates(gated.args.call, block,
+               [&](const Entered& entered) { return ReduceInPlace(gated.args, entered, block); });
 }
 
 }  // namespace collops::cuda

@@ -16,6 +16,11 @@ inline constexpr int kMostWorkers = 32;
 // A message of at most so many bytes is written into its receiver's cell, with the step in every
 // word: it needs no signal, and nobody waits until it was read.
 inline constexpr int64_t kInlineBytes = 8192;
+COLLOPS_DEVICE inline bool IsInline(int64_t bytes) {
+  return bytes <= kInlineBytes;
+}
+// And a worker takes so many bytes of it, so that each of its threads has a word of each message.
+inline constexpr int64_t kMessageRange = 2048;
 
 // A cell has a word for 4 bytes of data. Its head comes first, then a message.
 inline constexpr int64_t kHeadWords = 8;
@@ -36,6 +41,9 @@ static_assert(sizeof(OwnCounts) == 64);
 struct RegionHead {
   OwnCounts own;
   uint64_t read[kMostRanks];  // the last step whose data that rank has read here
+  // Where each rank has its data in the running step: from the gate of a call for its other
+  // kernels.
+  uint64_t addresses[kMostRanks];
   // Data that goes through the regions: pieces that worker w of that rank has staged there for this
   // rank, and pieces of this rank's worker w that that rank has taken. See StagedCount().
   uint64_t staged[kMostRanks][kMostWorkers];

@@ -22,8 +22,8 @@ COLLOPS_DEVICE bool WaitUntil(const Group& group, Ready ready) {
   constexpr uint32_t kLooks = 64;
   for (uint32_t look = 1; !ready(); ++look) {
     if (look % kLooks == 0) {
-      if (LoadAcquire(group.stop) != 0) return false;
-      StoreRelaxed(group.wait, WaitWord(LoadAcquire(&group.Own()->step) + 1, look / kLooks));
+      if (LoadSignal(group.stop) != 0) return false;
+      StoreSignal(group.wait, WaitWord(LoadSignal(&group.Own()->step) + 1, look / kLooks));
     }
     Pause();
   }
@@ -39,39 +39,35 @@ COLLOPS_DEVICE inline bool IsOfStep(uint64_t word, uint64_t step) {
   return word >> 32 == step % 0xffffffffu + 1;
 }
 
-// A number of the head of a cell: two words.
-COLLOPS_DEVICE inline uint64_t HeadNumber(const uint64_t* cell, int number) {
-  return (LoadRelaxed(cell + 2 * number) & 0xffffffffu) | LoadRelaxed(cell + 2 * number + 1) << 32;
-}
-
 // What the head of a cell tells: the terms of the call, which must agree, and where its writer has
-// the data for the cell's owner, if addresses are common.
+// the data for the cell's owner, if addresses are common. A number is two words.
 struct Head {
   uint64_t digest;
   uint64_t balance;
   uint64_t address;
 };
-inline constexpr int kHeadNumbers = 3;
+inline constexpr int kHeadHalves = 6;
 
-// `publishes`: what the writer's stream has written before can be read by whoever sees the head.
-COLLOPS_DEVICE inline void StoreHead(uint64_t* cell, uint64_t step, const Head& head,
-                                     bool publishes) {
-  const uint64_t numbers[kHeadNumbers] = {head.digest, head.balance, head.address};
-  for (int i = 0; i < 2 * kHeadNumbers; ++i) {
-    const auto half = static_cast<uint32_t>(numbers[i / 2] >> i % 2 * 32);
-    const uint64_t word = CellWord(step, half);
-    if (publishes) {
-      StoreRelease(cell + i, word);
-    } else {
-      StoreRelaxed(cell + i, word);
-    }
+COLLOPS_DEVICE inline void StoreHead(uint64_t* cell, uint64_t step, const Head& head) {
+  const uint64_t numbers[] = {head.digest, head.balance, head.address};
+  for (int i = 0; i < kHeadHalves; ++i) {
+    StoreSignal(cell + i, CellWord(step, static_cast<uint32_t>(numbers[i / 2] >> i % 2 * 32)));
   }
 }
 
-COLLOPS_DEVICE inline bool WaitForHead(const Group& group, const uint64_t* cell, uint64_t step) {
-  for (int i = 0; i < 2 * kHeadNumbers; ++i) {
-    if (!WaitUntil(group, [&] { return IsOfStep(LoadAcquire(cell + i), step); })) return false;
-  }
+// All words are looked at at once.
+COLLOPS_DEVICE inline bool WaitForHead(const Group& group, const uint64_t* cell, uint64_t step,
+                                       Head* head) {
+  uint64_t words[kHeadHalves];
+  const auto is_here = [&] {
+    for (int i = 0; i < kHeadHalves; ++i) words[i] = LoadSignal(cell + i);
+    bool all = true;
+    for (int i = 0; i < kHeadHalves; ++i) all &= IsOfStep(words[i], step);
+    return all;
+  };
+  if (!WaitUntil(group, is_here)) return false;
+  const auto number = [&](int i) { return (words[i] & 0xffffffffu) | words[i + 1] << 32; };
+  *head = {number(0), number(2), number(4)};
   return true;
 }
 
@@ -82,7 +78,7 @@ COLLOPS_DEVICE inline uint64_t StagedCount(uint64_t step, int64_t pieces) {
 }
 COLLOPS_DEVICE inline bool WaitForCount(const Group& group, const uint64_t* count,
                                         uint64_t wanted) {
-  return WaitUntil(group, [&] { return static_cast<int64_t>(LoadAcquire(count) - wanted) >= 0; });
+  return WaitUntil(group, [&] { return static_cast<int64_t>(LoadSignal(count) - wanted) >= 0; });
 }
 
 }  // namespace collops::cuda

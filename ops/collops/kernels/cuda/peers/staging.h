@@ -49,29 +49,20 @@ COLLOPS_DEVICE inline char* PlaceOf(const PeerCall& call, int64_t writer, int64_
   return call.same_parts != 0 ? slot : slot + reader * PieceBytes(call);
 }
 
-// Runs f(peer) for every peer, each in a thread; whether all of them are true.
-template <class Block, class F>
-COLLOPS_DEVICE bool ForPeers(const Group& group, Block& block, F f) {
-  return block.All([&](uint32_t thread) {
-    const auto peer = static_cast<int32_t>(thread);
-    return peer >= group.size || peer == group.rank || f(peer);
-  });
-}
-
 // Copies piece number `piece` of every message into this rank's slot.
 template <class Block>
 COLLOPS_DEVICE void Stage(const PeerCall& call, uint32_t worker, int64_t piece, Block& block) {
   const Group& group = call.group;
-  bool is_staged = false;
-  for (int32_t peer = 0; peer < group.size; ++peer) {
-    if (peer == group.rank || (is_staged && call.same_parts != 0)) continue;
+  // Where every rank gets the same part, one copy is for all of them.
+  const int32_t alike = group.rank == 0 ? group.size - 1 : 0;
+  CopyParts(call.same_parts != 0 ? 1 : group.size, false, block, [&](int32_t i) -> ByteCopy {
+    const int32_t peer = call.same_parts != 0 ? alike : i;
     const Part& part = call.parts[peer];
     const Pieces pieces = PiecesOf(call, part.send_bytes, worker);
-    if (pieces.count() <= piece) continue;
-    CopyBytes(PlaceOf(call, group.rank, peer, worker, piece),
-              call.x + part.send_offset + pieces.Offset(piece), pieces.Bytes(piece), block);
-    is_staged = true;
-  }
+    char* const to = PlaceOf(call, group.rank, peer, worker, piece);
+    if (peer == group.rank || pieces.count() <= piece) return {to, to, 0};
+    return {to, call.x + part.send_offset + pieces.Offset(piece), pieces.Bytes(piece)};
+  });
 }
 
 // Moves what is not written into cells. take(piece, block) takes piece number `piece` of every
@@ -106,8 +97,14 @@ COLLOPS_DEVICE bool MoveStaged(const PeerCall& call, const Entered& entered, Blo
     Stage(call, worker, piece, alone);
     block.Sync();
     const bool is_there = ForPeers(group, block, [&](int32_t peer) {
-      if (sends(peer) > piece) StoreRelease(&group.Head(peer)->staged[group.rank][worker], count);
-      return receives(peer) <= piece || WaitForCount(group, &mine->staged[peer][worker], count);
+      if (sends(peer) > piece) {
+        Fence(false);
+        StoreSignal(&group.Head(peer)->staged[group.rank][worker], count);
+      }
+      if (receives(peer) <= piece) return true;
+      if (!WaitForCount(group, &mine->staged[peer][worker], count)) return false;
+      Fence(false);
+      return true;
     });
     if (!is_there) return false;
     take(piece, alone);
@@ -115,7 +112,8 @@ COLLOPS_DEVICE bool MoveStaged(const PeerCall& call, const Entered& entered, Blo
     block.Each([&](uint32_t thread) {
       const auto peer = static_cast<int32_t>(thread);
       if (peer >= group.size || peer == group.rank || receives(peer) <= piece) return;
-      StoreRelease(&group.Head(peer)->taken[group.rank][worker], count);
+      Fence(false);
+      StoreSignal(&group.Head(peer)->taken[group.rank][worker], count);
     });
   }
   return true;

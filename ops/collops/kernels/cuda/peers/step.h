@@ -3,16 +3,21 @@
 #include <cstdint>
 
 #include "collops/kernels/cuda/bodies/block.h"
+#include "collops/kernels/cuda/bodies/memory.h"
+#include "collops/kernels/cuda/peers/messages.h"
 #include "collops/kernels/cuda/peers/region.h"
 #include "collops/kernels/cuda/peers/signals.h"
 
-// The way of a call through a group, in one kernel per rank: Enter, move data, Leave. In every step
-// each rank tells every other one its terms, and hears theirs before it begins the next step. So a
-// cell of step s, which is used again in step s + 2, has been read by then.
+// The way of a call through a group: Enter, move data, Leave. In every step each rank tells every
+// other one its terms, and hears theirs before it begins the next step. So a cell of step s, which
+// is used again in step s + 2, has been read by then, and may be written before anything is heard.
 //
-// A block never waits for a block of its own grid, and of the peers' grids for what their first
-// block does, or the block with its own number: blocks are numbered in the order in which they
-// begin. So every call ends however few of the blocks run at once.
+// Most calls are one kernel. A block of it never waits for a block of its own grid, and of the
+// peers' grids for what their first block does, or the block with its own number: blocks are
+// numbered in the order in which they begin. So every call ends however few of the blocks run at
+// once. A long call whose data is read in place is three kernels: a gate, which is Enter in one
+// block, then the data, in as many blocks as the GPU has places for, as none of them waits for a
+// rank that is late; and a release, which is Leave in one block.
 namespace collops::cuda {
 
 // What one rank gets from this one, and this one from it, in bytes.
@@ -35,15 +40,12 @@ struct PeerCall {
   uint64_t balance;  // adds up to 0 over ranks that agree
   const char* x;
   char* output;
-  int32_t same_parts;  // 1: every rank gets the same part of x
+  int32_t same_parts;   // 1: every rank gets the same part of x
+  int32_t is_streamed;  // 1: see CopyParts()
   int32_t num_gaps;
   Part parts[kMostRanks];
   ByteRange gaps[kMostRanks + 1];  // of the output: set to zero
 };
-
-inline COLLOPS_DEVICE bool IsInline(int64_t bytes) {
-  return bytes <= kInlineBytes;
-}
 
 // A block's place in a step.
 struct Entered {
@@ -53,87 +55,135 @@ struct Entered {
   bool failed;      // the group has ended: nothing is to be told to anybody
 };
 
+// What a block has heard from the ranks, in its table.
+template <class Block>
+COLLOPS_DEVICE uint64_t* HeardAddresses(Block& block) {
+  return block.Table();
+}
+template <class Block>
+COLLOPS_DEVICE uint64_t* HeardDigests(Block& block) {
+  return block.Table() + kMostRanks;
+}
+template <class Block>
+COLLOPS_DEVICE uint64_t* HeardBalances(Block& block) {
+  return block.Table() + 2 * kMostRanks;
+}
+static_assert(3 * kMostRanks <= kTableWords);
+
 // Ends the group on this rank: later calls move nothing.
 COLLOPS_DEVICE inline void SetFailed(const Group& group) {
-  StoreRelease(&group.Own()->failed, uint32_t{1});
+  StoreSignal(&group.Own()->failed, uint32_t{1});
 }
 
-// The first block tells the other ranks this rank's terms.
+// Runs f(peer) for every peer, each in a thread; whether all of them are true.
+template <class Block, class F>
+COLLOPS_DEVICE bool ForPeers(const Group& group, Block& block, F f) {
+  return block.All([&](uint32_t thread) {
+    const auto peer = static_cast<int32_t>(thread);
+    return peer >= group.size || peer == group.rank || f(peer);
+  });
+}
+
+// Whether a peer reads what this rank sends it where it lies.
+COLLOPS_DEVICE inline bool IsReadInPlace(const Group& group, int64_t bytes) {
+  return group.is_direct != 0 && !IsInline(bytes);
+}
+
+COLLOPS_DEVICE inline Head OwnHead(const PeerCall& call, int32_t peer) {
+  return {call.digest, call.balance,
+          reinterpret_cast<uint64_t>(call.x + call.parts[peer].send_offset)};
+}
+
+// Tells the other ranks this rank's terms.
 template <class Block>
 COLLOPS_DEVICE void TellHeads(const PeerCall& call, uint64_t step, Block& block) {
   const Group& group = call.group;
   block.Each([&](uint32_t thread) {
     const auto peer = static_cast<int32_t>(thread);
     if (peer >= group.size || peer == group.rank) return;
-    const Part& part = call.parts[peer];
-    const bool is_read = group.is_direct != 0 && !IsInline(part.send_bytes);
-    const Head head{call.digest, call.balance,
-                    reinterpret_cast<uint64_t>(call.x + part.send_offset)};
-    StoreHead(group.Cell(step, peer, group.rank), step, head, is_read);
+    // What this rank's stream has written before can be read by whoever sees the head.
+    if (IsReadInPlace(group, call.parts[peer].send_bytes)) Fence(true);
+    StoreHead(group.Cell(step, peer, group.rank), step, OwnHead(call, peer));
+  });
+}
+
+// Hears the other ranks' terms; false if the wait was ended.
+template <class Block>
+COLLOPS_DEVICE bool HearHeads(const PeerCall& call, uint64_t step, Block& block) {
+  const Group& group = call.group;
+  return block.All([&](uint32_t thread) {
+    const auto rank = static_cast<int32_t>(thread);
+    if (rank >= group.size) return true;
+    Head head = OwnHead(call, rank);
+    if (rank != group.rank) {
+      if (!WaitForHead(group, group.Cell(step, group.rank, rank), step, &head)) return false;
+      if (IsReadInPlace(group, call.parts[rank].recv_bytes)) Fence(true);
+    }
+    HeardAddresses(block)[rank] = head.address;
+    HeardDigests(block)[rank] = head.digest;
+    HeardBalances(block)[rank] = head.balance;
+    return true;
   });
 }
 
 // Whether all ranks have the same digest, and their balances add up to 0.
 template <class Block>
-COLLOPS_DEVICE bool Agree(const PeerCall& call, uint64_t step, Block& block) {
-  const Group& group = call.group;
-  const bool equal = block.All([&](uint32_t thread) {
-    const auto peer = static_cast<int32_t>(thread);
-    if (peer >= group.size || peer == group.rank) return true;
-    return HeadNumber(group.Cell(step, group.rank, peer), 0) == call.digest;
+COLLOPS_DEVICE bool Agree(const PeerCall& call, Block& block) {
+  return block.All([&](uint32_t thread) {
+    const auto rank = static_cast<int32_t>(thread);
+    uint64_t sum = 0;
+    for (int32_t r = 0; thread == 0 && r < call.group.size; ++r) sum += HeardBalances(block)[r];
+    return sum == 0 && (rank >= call.group.size || HeardDigests(block)[rank] == call.digest);
   });
-  const uint64_t sum = block.FromOne([&] {
-    uint64_t balance = call.balance;
-    for (int32_t peer = 0; peer < group.size; ++peer) {
-      if (peer != group.rank) balance += HeadNumber(group.Cell(step, group.rank, peer), 1);
-    }
-    return balance;
-  });
-  return equal && sum == 0;
 }
 
 // Tells the host what the ranks' terms are.
 template <class Block>
 COLLOPS_DEVICE void Report(const PeerCall& call, uint64_t step, Block& block) {
-  const Group& group = call.group;
-  Verdict* const verdict = group.verdict;
+  Verdict* const verdict = call.group.verdict;
   block.Each([&](uint32_t thread) {
-    const auto rank = static_cast<int32_t>(thread);
-    if (rank >= group.size) return;
-    const uint64_t* const cell = group.Cell(step, group.rank, rank);
-    const bool own = rank == group.rank;
-    StoreRelaxed(&verdict->digests[rank], own ? call.digest : HeadNumber(cell, 0));
-    StoreRelaxed(&verdict->balances[rank], own ? call.balance : HeadNumber(cell, 1));
+    if (static_cast<int32_t>(thread) >= call.group.size) return;
+    StoreSignal(&verdict->digests[thread], HeardDigests(block)[thread]);
+    StoreSignal(&verdict->balances[thread], HeardBalances(block)[thread]);
   });
   block.Sync();
   block.Each([&](uint32_t thread) {
-    if (thread == 0) StoreRelease(&verdict->step, step);
+    if (thread != 0) return;
+    Fence(false);
+    StoreSignal(&verdict->step, step);
   });
 }
 
+// Short messages leave with the heads.
 template <class Block>
 COLLOPS_DEVICE Entered Enter(const PeerCall& call, Block& block) {
+  struct Looked {
+    uint64_t step;
+    uint32_t failed;
+    uint32_t worker;
+  };
   const Group& group = call.group;
   OwnCounts* const own = group.Own();
-  Entered entered = {0, 0, false, true};
-  if (block.FromOne([&] { return uint64_t{LoadAcquire(&own->failed)}; }) != 0) return entered;
-  entered.worker =
-      static_cast<uint32_t>(block.FromOne([&] { return uint64_t{CountUp(&own->arrived)}; }));
-  entered.step = block.FromOne([&] { return LoadAcquire(&own->step) + 1; });
-  if (entered.worker == 0) TellHeads(call, entered.step, block);
-  const bool all_came = block.All([&](uint32_t thread) {
-    const auto peer = static_cast<int32_t>(thread);
-    if (peer >= group.size || peer == group.rank) return true;
-    return WaitForHead(group, group.Cell(entered.step, group.rank, peer), entered.step);
+  const Looked looked = block.FromOne([&] {
+    const uint64_t step = LoadSignal(&own->step) + 1;
+    const uint32_t failed = LoadSignal(&own->failed);
+    return Looked{step, failed, block.count() == 1 ? 0 : CountUp(&own->arrived)};
   });
-  if (!all_came) {
+  Entered entered = {looked.step, looked.worker, false, true};
+  if (looked.failed != 0) return entered;
+  if (entered.worker == 0) TellHeads(call, entered.step, block);
+  StoreMessages(
+      group, entered.step, entered.worker, block,
+      [&](int32_t peer) { return call.parts[peer].send_bytes; },
+      [&](int32_t peer) { return call.x + call.parts[peer].send_offset; });
+  if (!HearHeads(call, entered.step, block)) {
     block.Each([&](uint32_t thread) {
       if (thread == 0) SetFailed(group);
     });
     return entered;
   }
   entered.failed = false;
-  entered.may_move = Agree(call, entered.step, block);
+  entered.may_move = Agree(call, block);
   if (!entered.may_move && entered.worker == 0) Report(call, entered.step, block);
   return entered;
 }
@@ -141,32 +191,107 @@ COLLOPS_DEVICE Entered Enter(const PeerCall& call, Block& block) {
 // The last block to end tells the ranks whose data this one has read in place, waits for those that
 // read here, and ends the step. `moved`: nothing has stopped this block.
 template <class Block>
-COLLOPS_DEVICE void Leave(const PeerCall& call, const Entered& entered, bool moved, Block& block) {
+COLLOPS_DEVICE void Leave(const PeerCall& call, uint64_t step, bool moved, Block& block) {
   const Group& group = call.group;
   OwnCounts* const own = group.Own();
   block.Sync();
-  const uint64_t ended = block.FromOne([&] {
+  const bool goes_on = block.FromOne([&] {
     if (!moved) SetFailed(group);
-    return uint64_t{CountUp(&own->ended)};
+    if (block.count() == 1) return moved;
+    Fence(true);
+    const bool is_last = CountUp(&own->ended) + 1 == block.count();
+    Fence(true);
+    return is_last && LoadSignal(&own->failed) == 0;
   });
-  if (ended + 1 != block.count()) return;
-  if (block.FromOne([&] { return uint64_t{LoadAcquire(&own->failed)}; }) != 0) return;
-  const bool all_read = block.All([&](uint32_t thread) {
-    const auto peer = static_cast<int32_t>(thread);
-    if (peer >= group.size || peer == group.rank) return true;
+  if (!goes_on) return;
+  const bool all_read = ForPeers(group, block, [&](int32_t peer) {
     const Part& part = call.parts[peer];
     if (!IsInline(part.recv_bytes)) {
-      StoreRelease(&group.Head(peer)->read[group.rank], entered.step);
+      Fence(group.is_direct != 0);
+      StoreSignal(&group.Head(peer)->read[group.rank], step);
     }
     return IsInline(part.send_bytes) ||
-           WaitForCount(group, &group.Head(group.rank)->read[peer], entered.step);
+           WaitForCount(group, &group.Head(group.rank)->read[peer], step);
   });
   block.Each([&](uint32_t thread) {
     if (thread != 0) return;
     if (!all_read) return SetFailed(group);
-    StoreRelease(&own->arrived, uint32_t{0});
-    StoreRelease(&own->ended, uint32_t{0});
-    StoreRelease(&own->step, entered.step);
+    // For this rank's next kernel, which begins when this one has ended.
+    StoreSignal(&own->arrived, uint32_t{0});
+    StoreSignal(&own->ended, uint32_t{0});
+    StoreSignal(&own->step, step);
+  });
+}
+
+// What comes before the data of a call of three kernels, in one block.
+struct GateArgs {
+  static constexpr const char* kName = "collops_gate";
+  PeerCall call;
+};
+
+template <class Block>
+COLLOPS_DEVICE void Gate(const GateArgs& args, Block& block) {
+  const Group& group = args.call.group;
+  const Entered entered = Enter(args.call, block);
+  if (entered.failed) return;
+  block.Each([&](uint32_t thread) {
+    if (thread == 0 && !entered.may_move) SetFailed(group);
+    if (static_cast<int32_t>(thread) >= group.size) return;
+    StoreSignal(&group.Head(group.rank)->addresses[thread], HeardAddresses(block)[thread]);
+  });
+}
+
+// And what comes behind it.
+struct ReleaseArgs {
+  static constexpr const char* kName = "collops_release";
+  PeerCall call;
+};
+
+template <class Block>
+COLLOPS_DEVICE void Release(const ReleaseArgs& args, Block& block) {
+  const OwnCounts* const own = args.call.group.Own();
+  // 0: the group has failed.
+  const uint64_t step = block.FromOne(
+      [&] { return LoadSignal(&own->failed) != 0 ? uint64_t{0} : LoadSignal(&own->step) + 1; });
+  if (step != 0) Leave(args.call, step, true, block);
+}
+
+// The kernel between them.
+template <class Args>
+struct Gated {
+  static constexpr const char* kName = Args::kGatedName;
+  Args args;
+};
+
+// What the gate has heard.
+template <class Block>
+COLLOPS_DEVICE Entered BehindGate(const Group& group, Block& block) {
+  const uint64_t step = block.FromOne([&] { return LoadSignal(&group.Own()->step) + 1; });
+  const bool is_good = block.All([&](uint32_t thread) {
+    if (static_cast<int32_t>(thread) < group.size) {
+      HeardAddresses(block)[thread] = LoadSignal(&group.Head(group.rank)->addresses[thread]);
+    }
+    return thread != 0 || LoadSignal(&group.Own()->failed) == 0;
+  });
+  return {step, block.index(), is_good, !is_good};
+}
+
+// A kernel that moves data: move(entered) is false if it was stopped.
+template <class Block, class F>
+COLLOPS_DEVICE void InStep(const PeerCall& call, Block& block, F move) {
+  const Entered entered = Enter(call, block);
+  if (entered.failed) return;
+  const bool moved = entered.may_move && move(entered);
+  Leave(call, entered.step, moved, block);
+}
+
+// The same between a gate and a release.
+template <class Block, class F>
+COLLOPS_DEVICE void BetweenGates(const PeerCall& call, Block& block, F move) {
+  const Entered entered = BehindGate(call.group, block);
+  if (entered.failed || move(entered)) return;
+  block.Each([&](uint32_t thread) {
+    if (thread == 0) SetFailed(call.group);
   });
 }
 
