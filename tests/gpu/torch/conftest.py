@@ -28,11 +28,13 @@ def prepare_cuda_build() -> None:
 
 # Without it nothing here is collected: tools/gpu.py builds it where torch is installed.
 _HAS_TORCH = importlib.util.find_spec("torch") is not None and (FOLDER / LIBRARY).exists()
+_HAS_CUDA = (FOLDER / RUNTIME).exists()  # whether torch was built with CUDA
 collect_ignore_glob = [] if _HAS_TORCH else ["test_*.py"]
+collect_ignore = [] if _HAS_CUDA else ["test_gpu_compiled.py"]  # torch.compile calls much of it
 
 if _HAS_TORCH:
     # No GPU is touched: ranks are forked.
-    if (FOLDER / RUNTIME).exists():
+    if _HAS_CUDA:
         prepare_cuda_build()
     # Else before torch is imported, which looks for devices then.
     ctypes.CDLL(str(FOLDER / LIBRARY))
