@@ -33,8 +33,11 @@ TESTS = [
     "tests/torch/training/test_training_ddp.py::test_two_ranks",
     "tests/torch/training/test_training_fsdp2.py",
 ]
-# The same on CUDA tensors.
-GPU_TESTS = ["tests/gpu/torch"]
+# The same on CUDA tensors, and golden's cases of every operator.
+GPU_TESTS = [
+    "tests/gpu/torch",
+    "tests/gpu/test_golden_run.py::test_samples_of_every_operator_run_or_are_refused_with_the_reason",
+]
 NEEDS_GB = 12  # pip holds the archives and what they unpack to
 LIMIT_S = 600  # for one installation, at most
 SKIPPED = 77
@@ -55,7 +58,7 @@ def install(venv: Venv, version: str) -> str:
     }
     # Three signs: 2.13.0+cpu is not meant.
     torch = "torch" if version == "newest" else f"torch==={version}"
-    tests = [name for name in requirements("test") if name.startswith("pytest")]
+    tests = [name for name in requirements("test") if name.startswith(("pytest", "ml_dtypes"))]
     say(f"looking for {torch}")
     options = ["--no-cache-dir", "--retries", "1"]
     packages = [torch, *requirements("dependencies"), *tests]

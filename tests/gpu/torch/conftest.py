@@ -30,7 +30,7 @@ def prepare_cuda_build() -> None:
 _HAS_TORCH = importlib.util.find_spec("torch") is not None and (FOLDER / LIBRARY).exists()
 _HAS_CUDA = (FOLDER / RUNTIME).exists()  # whether torch was built with CUDA
 collect_ignore_glob = [] if _HAS_TORCH else ["test_*.py"]
-collect_ignore = [] if _HAS_CUDA else ["test_gpu_compiled.py"]  # torch.compile calls much of it
+collect_ignore = [] if _HAS_CUDA else ["test_gpu_cuda_build.py"]
 
 if _HAS_TORCH:
     # No GPU is touched: ranks are forked.

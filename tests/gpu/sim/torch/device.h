@@ -6,8 +6,8 @@
 #include <functional>
 
 // This thread's device and its current stream of each device, on the simulated libcuda: those of
-// torch's CUDA build (with_cuda), or for a torch that was built for CPUs (without_cuda), in which the
-// id of a stream is its handle; 0 is the legacy stream.
+// torch's CUDA build (with_cuda), or for a torch that was built for CPUs (without_cuda), in which
+// the id of a stream is its handle; 0 is the legacy stream.
 namespace torch_on_sim {
 
 constexpr int kMostDevices = 16;

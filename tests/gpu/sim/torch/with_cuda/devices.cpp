@@ -158,17 +158,16 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return InContext([=] { return kSimulated.ctx_get_stream_priority_range(least, greatest); });
 }
 
-// The driver's functions that torch looks up itself.
+// The driver's functions that torch looks up itself, many at once. It calls few of them.
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned int,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
   *function = dlsym(driver, (std::string(name) + "_v2").c_str());
   if (*function == nullptr) *function = dlsym(driver, name);
-  if (found != nullptr) {
-    *found =
-        *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
-  }
+  if (*function == nullptr)
+    *function = reinterpret_cast<void*>(+[] { return Result::kNotSupported; });
+  if (found != nullptr) *found = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 

@@ -1,4 +1,4 @@
-"""torch.compile on CUDA tensors: traced calls and operators stay in the graph, others break it.
+"""What only a CUDA build of torch has: torch.compile on CUDA tensors, and expandable segments.
 
 Code of inductor is not run: no simulated GPU runs triton's kernels.
 """
@@ -72,3 +72,17 @@ def test_gradients_of_compiled_operators() -> None:
 
 def _gathered(x: Any) -> Any:
     return ct.all_gatherv(x.square(), [3, 3])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_expandable_segments(backend: str) -> None:
+    """Memory of cuMemCreate, which no other process can open by cuIpcOpenMemHandle."""
+
+    def work(rank: int) -> list[float]:
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+        x = (torch.arange(300_000.0) + rank).to(f"cuda:{rank}")
+        dist.all_reduce(x)
+        assert torch.cuda.memory_snapshot()[0]["is_expandable"]
+        return [x[0].item(), x[-1].item()]
+
+    assert run_gpu_group(work, 2, env=on(backend)) == [[1.0, 599_999.0]] * 2
