@@ -23,13 +23,13 @@ SIMULATOR = ROOT / "build" / "simulated-gpu"
 STAND_IN = (0xBA55ED50).to_bytes(4, "little") + bytes(60)
 
 
-def build_simulator() -> None:
-    """The simulated libraries."""
+def build_simulator(folder: Path = SIMULATOR, torch: str | None = None) -> None:
+    """The simulated libraries; for the torch in that folder, or for that of this environment."""
     say("building the simulated GPUs")
-    command = ["cmake", "-S", str(ROOT / "tests" / "gpu" / "sim"), "-B", str(SIMULATOR)]
+    command = ["cmake", "-S", str(ROOT / "tests" / "gpu" / "sim"), "-B", str(folder)]
     command += ["-GNinja"] if shutil.which("ninja", path=run_tests.ENV["PATH"]) else []
-    command += [f"-DTORCH_FOLDER={torch_folder()}"]
-    for step in (command, ["cmake", "--build", str(SIMULATOR), "-j", "2"]):
+    command += [f"-DTORCH_FOLDER={torch_folder() if torch is None else torch}"]
+    for step in (command, ["cmake", "--build", str(folder), "-j", "2"]):
         subprocess.run(step, env=run_tests.ENV, stdout=subprocess.DEVNULL, check=True)
 
 
@@ -40,27 +40,32 @@ def torch_folder() -> str:
     return folders[0] if folders else ""
 
 
-def kernels() -> dict[str, str]:
+def kernels(simulator: Path) -> dict[str, str]:
     """The variable that names a stand-in for the kernels, where nvcc has not compiled them."""
     spec = importlib.util.find_spec("collops")
     folders = list(spec.submodule_search_locations or []) if spec is not None else []
     if any((Path(folder) / "collops_kernels.fatbin").exists() for folder in folders):
         return {}
-    path = SIMULATOR / "collops_kernels.fatbin"
+    path = simulator / "collops_kernels.fatbin"
     path.write_bytes(STAND_IN)
     return {"COLLOPS_KERNELS": str(path)}
+
+
+def variables(simulator: Path = SIMULATOR) -> dict[str, str]:
+    """What tests need to find the simulated libraries in a folder."""
+    libraries = [str(simulator), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {
+        "COLLOPS_SIM_GPU": str(simulator),
+        "COLLOPS_SIM_TIMEOUT_S": f"{patience(60):g}",
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        **kernels(simulator),
+    }
 
 
 def main() -> int:
     """Builds the libraries, runs the tests, and prints the summary."""
     build_simulator()
-    libraries = [str(SIMULATOR), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    run_tests.ENV |= {
-        "COLLOPS_SIM_GPU": str(SIMULATOR),
-        "COLLOPS_SIM_TIMEOUT_S": f"{patience(60):g}",
-        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
-        **kernels(),
-    }
+    run_tests.ENV |= variables()
     if os.environ.get("CI"):  # a download of 900 MB
         run_tests.ENV["GPU_HEADERS"] = os.pathsep.join(gpu_headers.include_folders())
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """Runs tests of collops.torch with each torch that PyPI serves: `make test-torch-versions`.
 
 PyPI's builds are for CUDA and take 5 GB each. One after another gets an environment of its own, and
-is removed; the tensors are on the CPU. Arguments are versions in place of those named here. What
-pip cannot install, for example where no index can be reached, is not tested: it says why and ends
-with status 77.
+is removed. The tensors are on the CPU and, by a simulated driver, of type CUDA. Arguments are
+versions in place of those named here. What pip cannot install, for example where no index can be
+reached, is not tested: it says why and ends with status 77.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 
+import gpu
 import run_tests
 from alone import Again
 from environment import ROOT, Venv, fingerprint, requirements, say
@@ -31,6 +32,11 @@ TESTS = [
     "tests/torch/async_tp/test_async_tp.py",
     "tests/torch/training/test_training_ddp.py::test_two_ranks",
     "tests/torch/training/test_training_fsdp2.py",
+]
+# The same on CUDA tensors, and golden's cases of every operator.
+GPU_TESTS = [
+    "tests/gpu/torch",
+    "tests/gpu/test_golden_run.py::test_samples_of_every_operator_run_or_are_refused_with_the_reason",
 ]
 NEEDS_GB = 12  # pip holds the archives and what they unpack to
 LIMIT_S = 600  # for one installation, at most
@@ -52,11 +58,25 @@ def install(venv: Venv, version: str) -> str:
     }
     # Three signs: 2.13.0+cpu is not meant.
     torch = "torch" if version == "newest" else f"torch==={version}"
-    tests = [name for name in requirements("test") if name.startswith("pytest")]
+    tests = [name for name in requirements("test") if name.startswith(("pytest", "ml_dtypes"))]
     say(f"looking for {torch}")
     options = ["--no-cache-dir", "--retries", "1"]
     packages = [torch, *requirements("dependencies"), *tests]
     return venv.try_pip(*options, *packages, limit_s=LIMIT_S)
+
+
+def run_on_gpus(tests: run_tests.PythonTests, venv: Venv) -> None:
+    """The tests on CUDA tensors: torch's own devices, streams and memory, but no kernel of it."""
+    simulator = FOLDER / "simulated-gpu"
+    [torch] = venv.folder.glob("lib/python*/site-packages/torch")
+    gpu.build_simulator(simulator, str(torch))
+    before = dict(run_tests.ENV)
+    run_tests.ENV |= gpu.variables(simulator)
+    try:
+        tests.begin("pytest-gpu", GPU_TESTS)()
+    finally:
+        run_tests.ENV.clear()
+        run_tests.ENV |= before
 
 
 def test(version: str) -> run_tests.Outcome | str:
@@ -69,7 +89,10 @@ def test(version: str) -> run_tests.Outcome | str:
         if result != "installed":
             return f"torch {version} {result}"
         venv.pip("-q", "--no-deps", str(build_wheel(fingerprint())))
-        outcome = run_tests.run_python(TESTS, venv.python)
+        tests = run_tests.PythonTests(venv.python)
+        tests.begin("pytest", TESTS)()
+        run_on_gpus(tests, venv)
+        outcome = tests.outcome()
         outcome.name = venv.versions()["torch"]
     finally:
         shutil.rmtree(FOLDER)
@@ -87,7 +110,7 @@ def main() -> int:
     tested = [end for end in ends if isinstance(end, run_tests.Outcome)]
     missing = [end for end in ends if isinstance(end, str)]
     if tested:
-        print("\nSummary\n  torch as PyPI serves it, on CPU tensors")
+        print("\nSummary\n  torch as PyPI serves it, on CPU tensors and on simulated GPUs")
         print("\n".join(outcome.text() for outcome in tested))
     for reason in missing:
         say(reason)

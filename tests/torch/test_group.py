@@ -107,6 +107,22 @@ def test_torch_knows_the_name_without_an_import() -> None:
     assert (done.returncode, done.stdout) == (0, "collops.torch.group\n"), done.stderr
 
 
+_FIRST_CALL = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("collops", store=dist.HashStore(), rank=0, world_size=1)
+before = set(sys.modules)
+dist.all_reduce(torch.ones(2))
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_the_first_call_imports_nothing() -> None:
+    """numpy.ma alone would take longer than connecting the ranks."""
+    command = [sys.executable, "-c", _FIRST_CALL]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60))
+    assert done.stdout == "[]\n", done.stderr
+
+
 @pytest.mark.parametrize("way", ["env", "tcp", "file", "hash"])
 def test_the_ways_to_meet(way: str, tmp_path: Path) -> None:
     port = free_port()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collops.collectives.device_tensors import DeviceTensor, device_tensor, refuse_copy
-from collops.collectives.plans import bad_argument, whole_number
+from collops.collectives.plans import bad_argument, is_masked, whole_number
 from collops.core import core
 from collops.cuda_memory import contiguous_of_cupy, is_cupy
 from collops.errors import ErrorCode, raise_status
@@ -30,7 +30,7 @@ def as_tensor(name: str, label: str, value: Any) -> Any:
         if is_cupy(value):
             return value
         return device_tensor(name, label, value) or from_dlpack(name, label, value)
-    if isinstance(value, np.ma.MaskedArray) or getattr(value, "is_quantized", False):
+    if is_masked(value) or getattr(value, "is_quantized", False):
         core().describe(value, name, label)  # says what is wrong with it
     return value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -48,6 +49,12 @@ def bad_argument(message: str) -> NoReturn:
     raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
 
 
+def is_masked(value: Any) -> bool:
+    """Whether it is a masked array of numpy, whose memory does not contain the mask."""
+    # Importing numpy.ma takes longer than connecting the ranks.
+    return "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray)
+
+
 def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ...]:
     """`sizes`, a list, an array or a tensor, as whole numbers that can be compared."""
     if isinstance(sizes, (dict, set, frozenset)):
@@ -57,7 +64,7 @@ def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ..
             f"{name}: {label} must be a list of whole numbers, one per rank, got "
             f"{type(sizes).__name__} of shape {list(sizes.shape)}: pass memory as out="
         )
-    if isinstance(sizes, np.ma.MaskedArray):
+    if is_masked(sizes):
         bad_argument(f"{name}: {label} is a masked array: pass .filled(value)")
     try:
         if type(sizes) is not tuple:

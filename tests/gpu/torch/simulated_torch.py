@@ -1,7 +1,8 @@
-"""torch.cuda of a torch that was built for CPUs, on the simulated GPUs.
+"""torch's CUDA tensors on the simulated GPUs.
 
-build/simulated-gpu/libtorch_on_sim.so gives this torch devices, streams, memory and operators of
-type CUDA; here are the classes and functions of torch.cuda that collops.torch calls.
+build/simulated-gpu/libtorch_on_sim.so gives a torch that was built for CPUs devices, streams,
+memory and operators of type CUDA; here are the classes and functions of torch.cuda that
+collops.torch calls. A CUDA build of torch has its own of all these, but for the operators.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def driver() -> Driver:
     found.cuda = ctypes.CDLL("libcuda.so.1")
     found.cuda.SimLastText.restype = ctypes.c_char_p
     found.cuda.SimHoldStream.argtypes = [ctypes.c_void_p, ctypes.c_int32]
-    found.device = simulated.index()
+    found.device = torch.cuda.current_device()
     return found
 
 
@@ -119,23 +120,28 @@ def held(stream: Stream) -> Iterator[None]:
 
 
 class Graph:
-    """What torch.cuda.graph captures, on a stream of its own."""
+    """torch.cuda.CUDAGraph, and what torch.cuda.graph captures, on a stream of its own."""
 
     def __init__(self) -> None:
         self.executable = 0
 
-    @contextlib.contextmanager
-    def capture(self) -> Iterator[None]:
-        """Calls within go into the graph."""
-        stream = Stream()
-        with simulated.stream(stream):
-            assert driver().begin_capture(stream.cuda_stream) == 0
-            try:
-                yield
-            finally:
-                code, graph = driver().end_capture(stream.cuda_stream)
+    def capture_begin(self) -> None:
+        """Calls on the current stream go into the graph from now on."""
+        assert driver().begin_capture(simulated.current_stream().cuda_stream) == 0
+
+    def capture_end(self) -> None:
+        """The graph is complete."""
+        code, graph = driver().end_capture(simulated.current_stream().cuda_stream)
         assert code == 0, driver().text()
         self.executable = driver().instantiate(graph)
+
+    @contextlib.contextmanager
+    def captured(self) -> Iterator[None]:
+        """Calls within go into the graph."""
+        with simulated.stream(Stream()):
+            self.capture_begin()
+            yield
+            self.capture_end()
 
     def replay(self) -> None:
         """Puts the calls on the current stream."""
@@ -156,10 +162,13 @@ simulated: Simulated
 
 def install(folder: Path) -> None:
     """Makes this process's torch have the simulated GPUs."""
+    if torch.version.cuda is not None:
+        return
     global simulated
     simulated = Simulated(folder)
     cuda: Any = torch.cuda
     cuda.Stream, cuda.Event, cuda.CUDAGraph = Stream, torch.Event, Graph
+    cuda.graph = Graph.captured
     cuda._lazy_init = simulated.start
     cuda.is_available = lambda: True
     cuda.is_initialized = lambda: simulated.used

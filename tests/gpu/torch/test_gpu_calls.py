@@ -14,6 +14,7 @@ from groups import default_group
 
 import collops.torch
 import collops.torch as ct
+from collops.core import core
 
 # The backend cuda has no messages between two ranks.
 _MESSAGES = (
@@ -64,6 +65,18 @@ def test_the_variable_chooses_the_backend() -> None:
         return group.communicator.backend, group.communicator_for(x.device).backend
 
     assert run_gpu_group(work, 2, env=on("cuda")) == [("shm", "cuda")] * 2
+
+
+def test_the_first_call_asks_no_other_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would load the libraries of UCX, NCCL and HCCL."""
+    monkeypatch.delattr(core(), "backends")
+
+    def work(rank: int) -> list[float]:
+        x = torch.ones(2).cuda()
+        dist.all_reduce(x)
+        return x.tolist()
+
+    assert run_gpu_group(work, 2) == [[2, 2]] * 2
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

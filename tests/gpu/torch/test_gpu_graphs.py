@@ -28,7 +28,7 @@ def test_calls_are_replayed_with_other_data(backend: str) -> None:
         dist.all_reduce(y, async_op=True).wait()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with graph.capture():
+        with torch.cuda.graph(graph):
             dist.all_reduce(x)
             call = dist.all_reduce(y, async_op=True)
             call.wait()
@@ -58,7 +58,7 @@ def test_a_second_graph_does_not_wait_for_the_first(asynchronous: bool) -> None:
         graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
         torch.cuda.synchronize()
         for graph, apart in zip(graphs, (True, asynchronous), strict=True):
-            with graph.capture():
+            with torch.cuda.graph(graph):
                 call = dist.all_reduce(x, async_op=apart)
                 if apart:
                     call.wait()
@@ -82,8 +82,10 @@ def test_a_call_after_a_capture_waits_for_that_before_it() -> None:
         own = group._device_calls([x]).streams.own
         with simulated_torch.held(own):
             call = dist.all_reduce(x, async_op=True)
-            with graph.capture():
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.capture_begin()  # torch.cuda.graph would wait for the held stream
                 dist.all_reduce(y)
+                graph.capture_end()
             group.communicator_for(x.device)
             time.sleep(0.3)
             ended = bool(torch.cuda.current_stream().query())
@@ -103,7 +105,7 @@ def test_operators_and_sglang_are_captured() -> None:
         engine.reduce_scatter(x, out, sizes=[1, 2])
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with graph.capture():
+        with torch.cuda.graph(graph):
             ct.all_gatherv(x, [1, 2], out=out)
             engine.reduce_scatter(x, out, sizes=[1, 2])
         found = []

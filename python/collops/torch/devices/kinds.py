@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     @property
     def backend(self) -> str:
         """The first of the core's that moves such memory; COLLOPS_BACKEND may replace it."""
-        return next(str(name) for name, _, memory, _ in core().backends() if memory == self.name)
+        return next(str(name) for name, memory, _ in core().backend_kinds() if memory == self.name)
 
 
 KINDS = {

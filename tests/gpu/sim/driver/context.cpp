@@ -159,6 +159,17 @@ Result cuDevicePrimaryCtxRelease_v2(Device device) {
   return Result::kSuccess;
 }
 
+// For torch, which asks before it uses a device unasked.
+Result cuDevicePrimaryCtxGetState(Device device, unsigned int* flags, int* is_active) {
+  const Result result = Enter("cuDevicePrimaryCtxGetState", collops_sim::kNeedsInit);
+  if (result != Result::kSuccess) return result;
+  Context* found = collops_sim::PrimaryOf(device);
+  if (found == nullptr) return Result::kInvalidDevice;
+  *flags = 0;
+  *is_active = found->retained > 0 ? 1 : 0;
+  return Result::kSuccess;
+}
+
 Result cuCtxPushCurrent_v2(void* context) {
   const Result result = Enter("cuCtxPushCurrent_v2", collops_sim::kNeedsInit);
   if (result != Result::kSuccess) return result;

@@ -5,8 +5,9 @@
 
 #include <functional>
 
-// What torch's CUDA build asks of CUDA's runtime, on the simulated libcuda: this thread's device
-// and its current stream of each device. The id of a stream is its handle; 0 is the legacy stream.
+// This thread's device and its current stream of each device, on the simulated libcuda: those of
+// torch's CUDA build (with_cuda), or for a torch that was built for CPUs (without_cuda), in which
+// the id of a stream is its handle; 0 is the legacy stream.
 namespace torch_on_sim {
 
 constexpr int kMostDevices = 16;

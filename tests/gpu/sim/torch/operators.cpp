@@ -1,16 +1,17 @@
 // torch's operators on tensors of type CUDA: each runs torch's own kernel for CPUs on the bytes of
 // the device memory, when it is its turn on the current stream, and the host goes on.
 #include <ATen/ATen.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "driver/memory.h"
-#include "torch/allocator.h"
 #include "torch/device.h"
 
 namespace torch_on_sim {
@@ -19,11 +20,19 @@ namespace {
 using at::Tensor;
 using torch::jit::Stack;
 
-constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::CUDA);
+// What concerns memory alone: a CUDA build's own, and that of without_cuda/memory_operators.cpp.
+constexpr const char* kKept[] = {
+    "empty.memory_format",
+    "empty_strided",
+    "set_.source_Storage_storage_offset",
+    "resize_",
+    "record_stream",
+    "_local_scalar_dense",
+    "copy_",  // which is below
+};
 
 Tensor Empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType type, int device) {
-  const OnDevice scope(device);
-  return at::detail::empty_strided_generic(sizes, strides, DeviceAllocator(), kKeys, type);
+  return at::empty_strided(sizes, strides, at::TensorOptions(type).device(at::kCUDA, device));
 }
 
 // CPU tensors on the bytes of device tensors; those of one storage share one. They keep no memory
@@ -120,13 +129,18 @@ Stack OnHost(const Stack& args, HostViews* views) {
   return ChangedAll(args, [&](const Tensor& x) { return x.is_cuda() ? views->Of(x) : x; });
 }
 
-// Results of the sizes that the operator's own arithmetic on sizes says; nothing if it has none.
-std::optional<std::vector<Tensor>> EmptyResults(const c10::OperatorHandle& op, const Stack& args,
-                                                int device) {
-  Stack metas = ChangedAll(args, [](const Tensor& x) {
+// Tensors of the same sizes without any data.
+Stack Metas(const Stack& args) {
+  return ChangedAll(args, [](const Tensor& x) {
     return x.is_cuda() ? at::empty_strided(x.sizes(), x.strides(), x.options().device(c10::kMeta))
                        : x;
   });
+}
+
+// Results of the sizes that the operator's own arithmetic on sizes says; nothing if it has none.
+std::optional<std::vector<Tensor>> EmptyResults(const c10::OperatorHandle& op, const Stack& args,
+                                                int device) {
+  Stack metas = Metas(args);
   std::vector<Tensor> made;
   try {
     Call(op, &metas);
@@ -154,6 +168,37 @@ void Run(const c10::OperatorHandle& op, Stack values, const std::vector<Tensor>&
   for (size_t i = 0; i < targets.size(); ++i) Tensor(targets[i]).copy_(values[i].toTensor());
 }
 
+bool Writes(const c10::Argument& arg) {
+  return arg.alias_info() != nullptr && arg.alias_info()->isWrite();
+}
+
+bool Writes(const c10::FunctionSchema& schema) {
+  const auto& args = schema.arguments();
+  return std::any_of(args.begin(), args.end(), [](const auto& arg) { return Writes(arg); });
+}
+
+// Gives the tensors that an operator writes, and that are empty, the sizes of its results.
+void ResizeEmpty(const c10::OperatorHandle& op, const Stack& args) {
+  std::vector<size_t> empty;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool writes = Writes(op.schema().arguments()[i]) && args[i].isTensor();
+    if (writes && args[i].toTensor().is_cuda() && args[i].toTensor().numel() == 0) {
+      empty.push_back(i);
+    }
+  }
+  if (empty.empty()) return;
+  const Stack metas = Metas(args);
+  Stack values = metas;
+  Call(op, &values);
+  for (const size_t i : empty) args[i].toTensor().resize_(metas[i].toTensor().sizes());
+}
+
+// A view of an argument, of which only sizes and strides are computed.
+bool IsView(const c10::FunctionSchema& schema) {
+  return !Writes(schema) && !schema.returns().empty() &&
+         schema.returns()[0].alias_info() != nullptr;
+}
+
 // The operators that give a view of an argument, those that write into arguments, and the others.
 void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   const auto& schema = op.schema();
@@ -163,13 +208,10 @@ void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   const int device = DeviceOf(args);
   const c10::Stream stream = CurrentStream(device);
   const auto& returns = schema.returns();
-  const bool writes = std::any_of(
-      schema.arguments().begin(), schema.arguments().end(),
-      [](const c10::Argument& arg) { return arg.alias_info() && arg.alias_info()->isWrite(); });
-  const bool is_view = !writes && !returns.empty() && returns[0].alias_info() != nullptr;
+  if (Writes(schema)) ResizeEmpty(op, args);
   HostViews views;
   const Stack hosts = OnHost(args, &views);
-  if (is_view) {
+  if (IsView(schema)) {
     Stack values = hosts;
     Call(op, &values);
     for (c10::IValue& value : values) {
@@ -177,13 +219,10 @@ void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
     }
     return;
   }
-  if (writes) {
+  if (Writes(schema)) {
     Launch(stream, [op, hosts] { Run(op, hosts, {}); });
     for (size_t i = 0, given = 0; i < returns.size(); ++i, ++given) {
-      while (!(schema.arguments()[given].alias_info() &&
-               schema.arguments()[given].alias_info()->isWrite())) {
-        ++given;
-      }
+      while (!Writes(schema.arguments()[given])) ++given;
       stack->push_back(args[given]);
     }
     return;
@@ -203,25 +242,6 @@ void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   }
 }
 
-int IndexOf(std::optional<c10::Device> device) {
-  return device && device->has_index() ? device->index() : CurrentDevice();
-}
-
-Tensor EmptyOf(c10::SymIntArrayRef sizes, std::optional<at::ScalarType> type,
-               std::optional<c10::Layout>, std::optional<c10::Device> device, std::optional<bool>,
-               std::optional<c10::MemoryFormat> format) {
-  const OnDevice scope(IndexOf(device));
-  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), DeviceAllocator(), kKeys,
-                                   c10::dtype_or_default(type), format);
-}
-
-Tensor EmptyStrided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
-                    std::optional<at::ScalarType> type, std::optional<c10::Layout>,
-                    std::optional<c10::Device> device, std::optional<bool>) {
-  return Empty(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides),
-               c10::dtype_or_default(type), IndexOf(device));
-}
-
 Tensor& Copy(Tensor& to, const Tensor& from, bool) {
   HostViews views;
   if (to.is_cpu()) {  // the host waits, as for pageable memory
@@ -238,25 +258,18 @@ Tensor& Copy(Tensor& to, const Tensor& from, bool) {
   return to;
 }
 
-Tensor& SetStorage(Tensor& x, c10::Storage storage, c10::SymInt offset, c10::SymIntArrayRef sizes,
-                   c10::SymIntArrayRef strides) {
-  c10::TensorImpl* const own = x.unsafeGetTensorImpl();
-  own->set_storage_keep_dtype(std::move(storage));
-  own->set_storage_offset(offset.expect_int());
-  own->set_sizes_and_strides(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides));
-  return x;
-}
-
-const Tensor& Resize(const Tensor& x, c10::SymIntArrayRef sizes, std::optional<c10::MemoryFormat>) {
-  const Tensor made = at::empty_symint(sizes, x.options());
-  c10::TensorImpl* const own = x.unsafeGetTensorImpl();
-  if (made.nbytes() > x.storage().nbytes()) own->set_storage_keep_dtype(made.storage());
-  own->set_sizes_and_strides(made.sizes(), made.strides());
-  return x;
-}
-
-void KeepForStream(Tensor& x, c10::Stream stream) {
-  RecordStream(x.storage().data_ptr(), stream);
+// What torch's CUDA build has kernels for, which no simulated GPU runs.
+std::vector<std::string> NamesOfKernels() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<std::string> names;
+  for (const auto& name : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CUDA)) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || IsView(op->schema()) || name.getNamespace() != "aten") continue;
+    const std::string full = toString(name).substr(std::strlen("aten::"));
+    const auto* const kept = std::find(std::begin(kKept), std::end(kKept), full);
+    if (kept == std::end(kKept)) names.push_back(full);
+  }
+  return names;
 }
 
 }  // namespace
@@ -266,12 +279,10 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
-  library.impl("empty.memory_format", &EmptyOf);
-  library.impl("empty_strided", &EmptyStrided);
+  for (const std::string& name : NamesOfKernels()) {
+    library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&Fallback>());
+  }
   library.impl("copy_", &Copy);
-  library.impl("set_.source_Storage_storage_offset", &SetStorage);
-  library.impl("resize_", &Resize);
-  library.impl("record_stream", &KeepForStream);
 }
 
 }  // namespace torch_on_sim

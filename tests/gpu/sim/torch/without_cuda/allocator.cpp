@@ -1,4 +1,4 @@
-#include "torch/allocator.h"
+#include "torch/without_cuda/allocator.h"
 
 #include <algorithm>
 #include <cstdint>

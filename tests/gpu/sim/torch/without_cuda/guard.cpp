@@ -2,9 +2,9 @@
 // them through this class alone. torch's CUDA build has one of its own.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "torch/allocator.h"
 #include "torch/device.h"
 #include "torch/libcuda.h"
+#include "torch/without_cuda/allocator.h"
 
 namespace torch_on_sim {
 namespace {
