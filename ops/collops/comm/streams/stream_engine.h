@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "collops/comm/communicator.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/streams/calls_on_streams.h"
 #include "collops/core/status.h"
@@ -33,6 +34,9 @@ class StreamEngine {
   // Connects the ranks, in the first call of every rank: waits for all ranks, at most the time-out.
   // The ranks agree on COLLOPS_CHECK (`compares`) on the way, if `control` has a board.
   virtual Status Meet(control::Control* control, bool compares, int device) = 0;
+
+  // Of the ranks, once they have met.
+  virtual DeviceShare device_share() const { return {}; }
 
   // Ok, or an error of an earlier call, as the library tells it. Does not wait.
   virtual Status AsyncError() = 0;

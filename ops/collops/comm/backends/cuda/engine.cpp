@@ -8,7 +8,6 @@
 #include "collops/kernels/cuda/compute/cuda_compute.h"
 #include "collops/kernels/cuda/driver/device_scope.h"
 #include "collops/kernels/cuda/driver/error.h"
-#include "collops/kernels/cuda/memory/running_calls.h"
 #include "collops/kernels/cuda/peers/staging.h"
 
 namespace collops::cuda_peers {
@@ -48,8 +47,12 @@ cuda::PeerCall Engine::BeginCall(const Agreement& agreement) {
 // The most blocks of a kernel. Products run beside the streams that they make, and get most
 // multiprocessors; which stream a call is on is equal on all ranks, as they cut a product alike.
 int Engine::WorkersOn(cuda::Stream stream) const {
-  const bool beside_products = cuda::CudaCompute::IsSideStream(stream);
-  const int part = !beside_products ? 1 : group_.is_direct != 0 ? kDirectPart : kStagedPart;
+  if (cuda::CudaCompute::IsSideStream(stream)) return WorkersBeside();
+  return group_.is_direct != 0 ? most_blocks_ : group_.num_workers;
+}
+
+int Engine::WorkersBeside() const {
+  const int part = group_.is_direct != 0 ? kDirectPart : kStagedPart;
   const int blocks = group_.is_direct != 0 ? most_blocks_ : group_.num_workers;
   return (blocks + part - 1) / part;
 }
@@ -103,7 +106,7 @@ Status Engine::MarkLast(cuda::Stream stream) {
   Last& last = graph == nullptr ? last_ : last_captured_;
   if (last.event == nullptr) COLLOPS_RETURN_IF_ERROR(runtime_.CreateEvent(&last.event));
   COLLOPS_RETURN_IF_ERROR(runtime_.RecordEvent(last.event, stream));
-  if (graph == nullptr) cuda::RunningCalls::Note(this, last.event);
+  if (graph == nullptr) cuda::RunningCalls::Note(this, device_, last.event);
   last.capture = capture;
   return Ok();
 }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -6,6 +8,7 @@
 #include "collops/comm/control/control.h"
 #include "collops/core/deadline.h"
 #include "collops/core/process/interrupt.h"
+#include "collops/core/trace/log.h"
 #include "collops/kernels/cuda/memory/running_calls.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
@@ -16,6 +19,27 @@ namespace {
 // A slot of a worker: long enough that signals do not matter, and short enough that a sender and a
 // receiver work at the same time.
 constexpr int64_t kSlotBytes = int64_t{256} << 10;
+
+// CUDA maps the streams of a process to so many queues of a GPU if nothing else is set. A kernel
+// that cannot begin holds up its queue, perhaps the kernel that it waits for. A rank may have two
+// streams.
+constexpr int kQueues = 8;
+constexpr int kStreamsOfRank = 2;
+
+// Once in a process.
+void WarnOfQueues(const std::vector<Place>& places, const Place& own) {
+  const auto threads = std::count_if(places.begin(), places.end(), [&](const Place& other) {
+    return InOneProcess(own, other) && OnOneDevice(own, other);
+  });
+  const char* const set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const int queues = set == nullptr ? kQueues : std::atoi(set);
+  static std::atomic<bool> has_warned{false};
+  if (threads * kStreamsOfRank <= queues || has_warned.exchange(true)) return;
+  Log(LogLevel::kWarning, Concat("collops: warning: ", threads, " ranks of this process share GPU ",
+                                 own.device, ", whose ", queues,
+                                 " queues their streams share: a call may wait for one that cannot "
+                                 "begin; set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts"));
+}
 
 }  // namespace
 
@@ -36,11 +60,14 @@ void Engine::Arrange(const std::vector<Place>& places) {
     return InOneProcess(own, other) && OnOneDevice(own, other);
   });
   group_.is_direct = is_direct ? 1 : 0;
-  if (is_direct) return;
-  int workers = cuda::kMostWorkers;
-  for (const Place& place : places) workers = std::min(workers, BlocksOf(places, place));
-  group_.num_workers = workers;
-  group_.slot_bytes = kSlotBytes;
+  if (!is_direct) {
+    int workers = cuda::kMostWorkers;
+    for (const Place& place : places) workers = std::min(workers, BlocksOf(places, place));
+    group_.num_workers = workers;
+    group_.slot_bytes = kSlotBytes;
+  }
+  share_ = ShareOf(places);
+  share_.blocks_beside = share_.ranks * WorkersBeside();
 }
 
 // Makes this rank's region, which needs no peer.
@@ -80,6 +107,7 @@ Status Engine::Meet(control::Control* control, bool compares, int device) {
   Agreement agreement(kFirstContact);
   agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0");
   COLLOPS_RETURN_IF_ERROR(control->Share(agreement, &own, sizeof(own), places.data()));
+  WarnOfQueues(places, own);
 
   std::vector<SlabPart> parts(static_cast<size_t>(size_));
   const Status made = MakeRegion(places, device);

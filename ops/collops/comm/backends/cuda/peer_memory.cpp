@@ -49,6 +49,13 @@ Status FindPlace(const DriverApi& driver, int device, int most_blocks, Place* pl
   place->draw = std::random_device()();
   place->device = device;
   place->most_blocks = most_blocks;
+  int multiprocessors = 0;
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(driver,
+               driver.device_get_attribute(&multiprocessors,
+                                           cuda::DeviceAttribute::kMultiprocessorCount, device),
+               "cuDeviceGetAttribute"));
+  place->multiprocessors = multiprocessors;
   Sharers& sharers = sharers_here.Get();
   const std::lock_guard<std::mutex> lock(sharers.mutex);
   place->sharers = sharers.most[device];
@@ -61,6 +68,20 @@ bool InOneProcess(const Place& a, const Place& b) {
 
 bool OnOneDevice(const Place& a, const Place& b) {
   return std::memcmp(&a.uuid, &b.uuid, sizeof(a.uuid)) == 0;
+}
+
+DeviceShare ShareOf(const std::vector<Place>& places) {
+  DeviceShare share;
+  share.multiprocessors = places[0].multiprocessors;
+  for (const Place& place : places) {
+    share.ranks = std::max(share.ranks, RanksOnDevice(places, place));
+    share.multiprocessors = std::min(share.multiprocessors, int{place.multiprocessors});
+    const auto together = std::count_if(places.begin(), places.end(), [&](const Place& other) {
+      return InOneProcess(place, other) && OnOneDevice(place, other);
+    });
+    share.in_one_context = share.in_one_context || together > 1;
+  }
+  return share;
 }
 
 int BlocksOf(const std::vector<Place>& places, const Place& of) {
