@@ -18,7 +18,7 @@ struct Context {
   int device = 0;
   std::atomic<int> retained{0};
   std::atomic<int> error{0};    // of a kernel: every call answers it from then on
-  std::atomic<int> waiting{0};  // kernels that run and have waited for a signal
+  std::atomic<int> waiting{0};  // kernels that run and have waited for a signal, or in NCCL
   std::mutex enqueuing;         // orders the legacy stream with the others
   std::mutex peers_mutex;
   std::set<int> peers;  // devices whose memory its kernels may use

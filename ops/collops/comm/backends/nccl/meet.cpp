@@ -33,13 +33,13 @@ Status ShareUniqueId(control::Control* control, bool compares, const Engine& eng
 
 // Connects the ranks by the part that a split made, or by rank 0's unique id, which goes over the
 // host connection. The ranks also agree on NCCL's version.
-Status Engine::Meet(control::Control* control, bool compares, int /*device*/) {
+Status Engine::Meet(control::Control* control, bool compares, int device) {
   control_ = control;
-  if (caller_comm_ != nullptr) return Connect(caller_comm_);
+  if (caller_comm_ != nullptr) return Connect(device, caller_comm_);
   const std::shared_ptr<void>& part = control->spec().engine_part;
   if (part != nullptr) {
     auto& handle = *std::static_pointer_cast<PartInSpec>(part);
-    COLLOPS_RETURN_IF_ERROR(Connect(handle));
+    COLLOPS_RETURN_IF_ERROR(Connect(device, handle));
     handle.reset();
     return Ok();
   }
@@ -47,8 +47,8 @@ Status Engine::Meet(control::Control* control, bool compares, int /*device*/) {
   COLLOPS_RETURN_IF_ERROR(ShareUniqueId(control, compares, *this, &id));
   std::shared_ptr<CommHandle> handle;
   COLLOPS_RETURN_IF_ERROR(
-      CommHandle::FromUniqueId(api_, rank_, size_, id, UntilTimeout(), &handle));
-  return Connect(std::move(handle));
+      CommHandle::FromUniqueId(api_, rank_, size_, id, InThread(device), UntilTimeout(), &handle));
+  return Connect(device, std::move(handle));
 }
 
 }  // namespace collops::nccl
