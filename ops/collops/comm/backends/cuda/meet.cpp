@@ -30,10 +30,10 @@ void Engine::Arrange(const std::vector<Place>& places) {
   NoteSharers(places, own);
   device_ = own.device;
   shares_device_ = std::count_if(places.begin(), places.end(), [&](const Place& other) {
-                     return InOneProcess(own, other) && OnOneDevice(own, other);
+                     return InOneProcess(own.home, other.home) && OnOneDevice(own.home, other.home);
                    }) > 1;
   const bool is_direct = std::all_of(places.begin(), places.end(), [&](const Place& other) {
-    return InOneProcess(own, other) && OnOneDevice(own, other);
+    return InOneProcess(own.home, other.home) && OnOneDevice(own.home, other.home);
   });
   group_.is_direct = is_direct ? 1 : 0;
   if (is_direct) return;
@@ -80,6 +80,9 @@ Status Engine::Meet(control::Control* control, bool compares, int device) {
   Agreement agreement(kFirstContact);
   agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0");
   COLLOPS_RETURN_IF_ERROR(control->Share(agreement, &own, sizeof(own), places.data()));
+  std::vector<cuda::Home> homes;
+  for (const Place& place : places) homes.push_back(place.home);
+  cuda::WarnOfSharing(driver_, device, rank_, homes);
 
   std::vector<SlabPart> parts(static_cast<size_t>(size_));
   const Status made = MakeRegion(places, device);
