@@ -150,7 +150,7 @@ WAYS = {
     "set": (5, "32", []),
     "few": (2, "3", ["2 3"]),
 }
-WARNING = re.compile(r"(\d+) ranks of this process share GPU 0, whose (\d+) queues")
+WARNING = re.compile(r"(\d+) ranks of this process share GPU-[-0-9a-f]+, whose (\d+) queues")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -204,8 +204,11 @@ Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s) {
   COLLOPS_CHECK_ARG(age_s <= timeout_s && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT, name,
                     ": timed out on its stream after ", timeout_s,
                     " s: a rank has not made this call, or the stream waits");
-  COLLOPS_CHECK_ARG(InEngineS() <= timeout_s + kOwnWait, ERROR_TIMEOUT, name, ": timed out after ",
-                    timeout_s, " s: the next call has not come back from the device's library");
+  COLLOPS_CHECK_ARG(InEngineS() <= timeout_s + kOwnWait, ERROR_TIMEOUT,
+                    age_s > 0
+                        ? Concat(name, ": timed out after ", timeout_s, " s: the next call has")
+                        : Concat("timed out after ", timeout_s, " s: this call has"),
+                    " not come back from the device's library, in which it may wait for a rank");
   return Ok();
 }
 

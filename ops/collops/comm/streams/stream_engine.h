@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "collops/comm/communicator.h"
 #include "collops/comm/control/control.h"
@@ -76,6 +78,26 @@ class StreamEngine {
  private:
   CallsOnStreams calls_;
 };
+
+// How ranks lie on devices, which have told each other their homes, but for the blocks of their
+// kernels.
+template <class Home>
+DeviceShare ShareOf(const std::vector<Home>& homes) {
+  DeviceShare share;
+  share.multiprocessors = homes[0].multiprocessors;
+  for (const Home& home : homes) {
+    int ranks = 0;
+    int threads = 0;
+    for (const Home& other : homes) {
+      ranks += OnOneDevice(home, other) ? 1 : 0;
+      threads += OnOneDevice(home, other) && InOneProcess(home, other) ? 1 : 0;
+    }
+    share.ranks = std::max(share.ranks, ranks);
+    share.in_one_context = share.in_one_context || threads > 1;
+    share.multiprocessors = std::min(share.multiprocessors, int{home.multiprocessors});
+  }
+  return share;
+}
 
 // The name of first contact in agreements and messages, and of the call in which a rank refuses it.
 inline constexpr char kFirstContact[] = "first contact";

@@ -106,7 +106,7 @@ Status Engine::MarkLast(cuda::Stream stream) {
   Last& last = graph == nullptr ? last_ : last_captured_;
   if (last.event == nullptr) COLLOPS_RETURN_IF_ERROR(runtime_.CreateEvent(&last.event));
   COLLOPS_RETURN_IF_ERROR(runtime_.RecordEvent(last.event, stream));
-  if (graph == nullptr) cuda::RunningCalls::Note(this, device_, last.event);
+  if (graph == nullptr) cuda::RunningCalls::Note(driver_, this, last.event);
   last.capture = capture;
   return Ok();
 }

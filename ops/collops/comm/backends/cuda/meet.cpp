@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -8,7 +6,6 @@
 #include "collops/comm/control/control.h"
 #include "collops/core/deadline.h"
 #include "collops/core/process/interrupt.h"
-#include "collops/core/trace/log.h"
 #include "collops/kernels/cuda/memory/running_calls.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
@@ -19,27 +16,6 @@ namespace {
 // A slot of a worker: long enough that signals do not matter, and short enough that a sender and a
 // receiver work at the same time.
 constexpr int64_t kSlotBytes = int64_t{256} << 10;
-
-// CUDA maps the streams of a process to so many queues of a GPU if nothing else is set. A kernel
-// that cannot begin holds up its queue, perhaps the kernel that it waits for. A rank may have two
-// streams.
-constexpr int kQueues = 8;
-constexpr int kStreamsOfRank = 2;
-
-// Once in a process.
-void WarnOfQueues(const std::vector<Place>& places, const Place& own) {
-  const auto threads = std::count_if(places.begin(), places.end(), [&](const Place& other) {
-    return InOneProcess(own, other) && OnOneDevice(own, other);
-  });
-  const char* const set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-  const int queues = set == nullptr ? kQueues : std::atoi(set);
-  static std::atomic<bool> has_warned{false};
-  if (threads * kStreamsOfRank <= queues || has_warned.exchange(true)) return;
-  Log(LogLevel::kWarning, Concat("collops: warning: ", threads, " ranks of this process share GPU ",
-                                 own.device, ", whose ", queues,
-                                 " queues their streams share: a call may wait for one that cannot "
-                                 "begin; set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts"));
-}
 
 }  // namespace
 
@@ -54,10 +30,10 @@ void Engine::Arrange(const std::vector<Place>& places) {
   NoteSharers(places, own);
   device_ = own.device;
   shares_device_ = std::count_if(places.begin(), places.end(), [&](const Place& other) {
-                     return InOneProcess(own, other) && OnOneDevice(own, other);
+                     return InOneProcess(own.home, other.home) && OnOneDevice(own.home, other.home);
                    }) > 1;
   const bool is_direct = std::all_of(places.begin(), places.end(), [&](const Place& other) {
-    return InOneProcess(own, other) && OnOneDevice(own, other);
+    return InOneProcess(own.home, other.home) && OnOneDevice(own.home, other.home);
   });
   group_.is_direct = is_direct ? 1 : 0;
   if (!is_direct) {
@@ -66,7 +42,6 @@ void Engine::Arrange(const std::vector<Place>& places) {
     group_.num_workers = workers;
     group_.slot_bytes = kSlotBytes;
   }
-  share_ = ShareOf(places);
   share_.blocks_beside = share_.ranks * WorkersBeside();
 }
 
@@ -107,7 +82,10 @@ Status Engine::Meet(control::Control* control, bool compares, int device) {
   Agreement agreement(kFirstContact);
   agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0");
   COLLOPS_RETURN_IF_ERROR(control->Share(agreement, &own, sizeof(own), places.data()));
-  WarnOfQueues(places, own);
+  std::vector<cuda::Home> homes;
+  for (const Place& place : places) homes.push_back(place.home);
+  cuda::WarnOfSharing(driver_, device, rank_, homes);
+  share_ = ShareOf(homes);
 
   std::vector<SlabPart> parts(static_cast<size_t>(size_));
   const Status made = MakeRegion(places, device);

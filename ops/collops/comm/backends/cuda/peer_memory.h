@@ -6,29 +6,22 @@
 #include <vector>
 
 #include "collops/comm/backends/cuda/slabs.h"
-#include "collops/comm/communicator.h"
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver/home.h"
 #include "collops/kernels/cuda/peers/region.h"
 
 namespace collops::cuda_peers {
 
 // What a rank tells the others before it has a region: where it runs.
 struct Place {
-  int64_t process;          // its pid
-  uint64_t process_mark;    // with the pid, no other process of the host has it
-  uint64_t draw;            // a random number
-  int32_t device;           // as cuDeviceGet counts in that process
-  int32_t most_blocks;      // that kernels of one call may have on its GPU, together
-  int32_t multiprocessors;  // of its GPU
-  int32_t sharers;          // ranks that were on its GPU in an earlier group of that process
-  cuda::Uuid uuid;          // of the GPU
+  cuda::Home home;
+  uint64_t draw;        // a random number
+  int32_t device;       // as cuDeviceGet counts in that process
+  int32_t most_blocks;  // that kernels of one call may have on its GPU, together
+  int32_t sharers;      // ranks that were on its GPU in an earlier group of that process
 };
 Status FindPlace(const cuda::DriverApi& driver, int device, int most_blocks, Place* place);
-bool InOneProcess(const Place& a, const Place& b);
-bool OnOneDevice(const Place& a, const Place& b);
-// How the ranks lie on GPUs, without the blocks of their kernels.
-DeviceShare ShareOf(const std::vector<Place>& places);
 // Blocks of a kernel of the rank at `of`: the ranks of its GPU have equal parts of most_blocks. The
 // ranks of a subgroup share them with those of the other subgroups, whose calls run at the same
 // time.

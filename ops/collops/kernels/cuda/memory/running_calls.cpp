@@ -46,7 +46,10 @@ void SleepAMoment() {
 
 }  // namespace
 
-void RunningCalls::Note(const void* owner, int device, Event event) {
+void RunningCalls::Note(const DriverApi& driver, const void* owner, Event event) {
+  Device device = 0;
+  // The caller has a current context, and could not act on an error.
+  static_cast<void>(driver.ctx_get_device(&device));
   Calls& calls = calls_here.Get();
   const std::lock_guard<std::mutex> lock(calls.mutex);
   calls.last[owner] = {device, event};

@@ -16,8 +16,9 @@ namespace collops::cuda {
 // are not known here. Thread-safe.
 class RunningCalls {
  public:
-  // The event lies behind the last call of `owner`. It is the owner's, who says when it is gone.
-  static void Note(const void* owner, int device, Event event);
+  // The event lies behind the last call of `owner`, on the device of the thread's current context.
+  // It is the owner's, who says when it is gone.
+  static void Note(const DriverApi& driver, const void* owner, Event event);
   static void Forget(const void* owner);
   // Held while a call is launched on a device and noted.
   class Launching {
