@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -73,13 +74,18 @@ def compiler_cache() -> list[str]:
 
 
 def nvcc_folders() -> list[str]:
-    """CMake's argument for the folders of an nvcc from PyPI (nvidia-cuda-nvcc), if there is one."""
+    """CMake's argument for the folders of an nvcc from PyPI (nvidia-cuda-nvcc), if there is one.
+
+    pip's isolated build does not import what the environment has, but knows where that lies.
+    """
     spec = importlib.util.find_spec("nvidia")
-    found = [
-        str(path.parent)
-        for folder in (spec.submodule_search_locations or [] if spec else [])
+    folders = [*(spec.submodule_search_locations or [])] if spec else []
+    folders += [f"{sysconfig.get_path(name)}/nvidia" for name in ("purelib", "platlib")]
+    found = dict.fromkeys(
+        str(path.parent.resolve())
+        for folder in folders
         for path in sorted(Path(folder).glob("*/bin/nvcc"))
-    ]
+    )
     return [f"-DCOLLOPS_NVCC_HINTS={';'.join(found)}"] if found else []
 
 

@@ -1,23 +1,26 @@
 # collops_kernels.fatbin, from nvcc. Where there is no nvcc that works, the library is built without
 # it: the backends on GPUs then say why (ops/collops/kernels/cuda/launch/fatbin.cpp).
 option(COLLOPS_GPU_KERNELS "Build the GPU kernels, if there is an nvcc" ON)
-set(COLLOPS_NVCC_HINTS "" CACHE STRING "Folders in which to look for nvcc, besides PATH")
+set(COLLOPS_NVCC_HINTS "" CACHE STRING "Folders in which to look for nvcc, before PATH")
+# For a build with another interpreter or for another kind of machine, in which they are the same.
+set(COLLOPS_GPU_KERNELS_FILE "" CACHE FILEPATH "GPU kernels that are compiled already")
 set(gpu_kernels ${PROJECT_BINARY_DIR}/collops_kernels.fatbin)
 set(gpu_kernels_reason "")
-# For the kernels of a reduction to have the CPU's bits, no sum and product become one fma.
-set(nvcc_flags -std=c++17 -fatbin --fmad=false)
+# For the kernels of a reduction to have the CPU's bits, no sum and product become one fma. What
+# nvcc 13 compresses, a driver before 580 cannot read.
+set(nvcc_flags -std=c++17 -fatbin --fmad=false --no-compress)
 
 if(NOT COLLOPS_GPU_KERNELS)
   set(gpu_kernels_reason "it was built with COLLOPS_GPU_KERNELS=OFF")
 elseif(COLLOPS_SANITIZE)
   set(gpu_kernels_reason "it was built for a sanitizer")
-elseif(CMAKE_CROSSCOMPILING)
-  set(gpu_kernels_reason "it was built for another kind of machine")
 else()
-  find_program(COLLOPS_NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin
-               PATHS ${COLLOPS_NVCC_HINTS} /usr/local/cuda/bin DOC "CUDA's compiler")
+  find_program(COLLOPS_NVCC nvcc HINTS ENV CUDA_HOME ${COLLOPS_NVCC_HINTS} PATH_SUFFIXES bin
+               PATHS /usr/local/cuda/bin DOC "CUDA's compiler")
   if(NOT COLLOPS_NVCC)
-    set(gpu_kernels_reason "there was no nvcc when it was built")
+    string(CONCAT gpu_kernels_reason "there was no nvcc when it was built: install one, as by "
+           "pip install nvidia-cuda-nvcc, and build collops again, as by "
+           "pip install --force-reinstall --no-cache-dir")
   endif()
 endif()
 
@@ -36,13 +39,29 @@ if(NOT gpu_kernels_reason)
 endif()
 
 if(gpu_kernels_reason)
-  message(STATUS "collops: no GPU kernels: ${gpu_kernels_reason}")
+  set(kind STATUS)
+  if(COLLOPS_GPU_KERNELS AND EXISTS /proc/driver/nvidia/version)
+    set(kind WARNING)  # here is a GPU
+  endif()
+  message(${kind} "collops: no GPU kernels: ${gpu_kernels_reason}")
   set_property(SOURCE ops/collops/kernels/cuda/launch/fatbin.cpp TARGET_DIRECTORY collops APPEND PROPERTY
                COMPILE_DEFINITIONS "COLLOPS_NO_KERNELS=\"${gpu_kernels_reason}\"")
   return()
 endif()
 
-# Code of the GPUs that this nvcc knows, and PTX for those to come.
+execute_process(COMMAND ${COLLOPS_NVCC} --version OUTPUT_VARIABLE nvcc_version)
+string(REGEX MATCH "release [0-9.]+" nvcc_version "${nvcc_version}")
+string(REPLACE "release " "" nvcc_version "${nvcc_version}")
+set_property(SOURCE ops/collops/kernels/cuda/launch/kernels.cpp TARGET_DIRECTORY collops APPEND PROPERTY
+             COMPILE_DEFINITIONS "COLLOPS_NVCC=\"${nvcc_version}\"")
+if(COLLOPS_GPU_KERNELS_FILE)
+  install(FILES ${COLLOPS_GPU_KERNELS_FILE} DESTINATION . RENAME collops_kernels.fatbin COMPONENT python
+          EXCLUDE_FROM_ALL)
+  return()
+endif()
+
+# Code of the GPUs that this nvcc knows, and PTX for those between them and to come.
+list(APPEND nvcc_flags -gencode arch=compute_80,code=compute_80)
 set(newest 80)
 foreach(arch 80 90 100 120)
   if(gpu_codes MATCHES "sm_${arch}\n")
@@ -50,7 +69,9 @@ foreach(arch 80 90 100 120)
     set(newest ${arch})
   endif()
 endforeach()
-list(APPEND nvcc_flags -gencode arch=compute_${newest},code=compute_${newest})
+if(newest GREATER 80)
+  list(APPEND nvcc_flags -gencode arch=compute_${newest},code=compute_${newest})
+endif()
 if(COLLOPS_WERROR)
   list(APPEND nvcc_flags -Werror all-warnings)
 endif()

@@ -37,6 +37,8 @@ CONFORMANCE = [
     *("tests/conformance", "tests/unit/communicator/test_daemon_threads.py"),
     *("-q", "-p", "no:cacheprovider", "-k", "shm or daemon_threads"),
 ]
+# Of the package, which is built before: the same for every interpreter and kind of machine.
+KERNELS = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}" / "collops_kernels.fatbin"
 COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang", "cmake")
 TOOLS_MISSING = 77
 TOOLS_LIMIT_S = 120
@@ -133,11 +135,15 @@ def cross_variables(python: Path, machine: str, cmake_arguments: str) -> dict[st
 
 
 def check_names(wheel: Path, machine: str) -> None:
-    """Ends this program if a wheel that is not run here has an extension of another name."""
+    """Ends this program if a wheel that is not run here has an extension of another name, or lacks
+    the GPU kernels that were compiled here."""
     with zipfile.ZipFile(wheel) as files:
-        names = [name for name in files.namelist() if name.endswith(".so")]
+        every = files.namelist()
+    names = [name for name in every if name.endswith(".so")]
     if not names or any(f"-{machine}-" not in name for name in names):
         raise SystemExit(f"collops: {wheel.name}: not the name of an extension there: {names}")
+    if KERNELS.exists() and f"collops/{KERNELS.name}" not in every:
+        raise SystemExit(f"collops: {wheel.name}: no GPU kernels")
 
 
 def build_wheel(python: Path, sources: Path, variables: dict[str, str]) -> Path:
@@ -200,6 +206,8 @@ def main() -> None:
     if zig := find_zig("zig" if is_cross else options.compiler or "if it can be installed"):
         sources = unpack(sdist, options.machine)
         cmake_arguments += f" {ZigCompiler(zig, options.machine, BUILD).cmake_arguments()}"
+        if KERNELS.exists():
+            cmake_arguments += f" {shlex.quote(f'-DCOLLOPS_GPU_KERNELS_FILE={KERNELS}')}"
     variables = {"CMAKE_ARGS": cmake_arguments}
     environment.say(f"compiler: {f'zig, for glibc {GLIBC}' if zig else 'that of the system'}")
     for name in options.python or interpreters():

@@ -51,7 +51,6 @@ class ZigCompiler:
             # pybind11's tests of flags that are not used: for each, zig compiles its libc++ anew.
             "-DHAS_FLTO=OFF",
             "-DHAS_FLTO_THIN=OFF",
-            "-DCOLLOPS_GPU_KERNELS=OFF",
         ]
         if self._machine != os.uname().machine:
             arguments += ["-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={self._machine}"]

@@ -39,6 +39,21 @@ def test_gpus_that_lack_nothing() -> None:
     assert found["NCCL"] == {"version": "2.30.7"}
 
 
+SHARING = "ranks that are processes of one GPU"
+
+
+def test_what_to_do_for_processes_of_one_gpu(tmp_path: Path) -> None:
+    said = doctor()["CUDA"][SHARING]
+    assert said.startswith("without MPS the GPU runs one process at a time")
+    assert said.endswith("threads of one process, or start NVIDIA MPS (nvidia-cuda-mps-control -d)")
+    assert doctor(COLLOPS_SIM_MPS="1")["CUDA"][SHARING] == "NVIDIA MPS runs"
+    # A driver without the attribute: the daemon's pipe tells.
+    old = {"COLLOPS_SIM_MPS": "-1", "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert doctor(**old)["CUDA"][SHARING] == said
+    (tmp_path / "control").touch()
+    assert doctor(**old)["CUDA"][SHARING] == "NVIDIA MPS runs"
+
+
 def test_one_gpu_has_no_peers() -> None:
     cuda = doctor(COLLOPS_SIM_GPUS="1")["CUDA"]
     assert cuda["GPUs"] == "1" and "peers" not in cuda and "GPU 1" not in cuda

@@ -32,6 +32,14 @@ class Compute;
 class StreamCompute;
 }  // namespace kernels
 
+// How the ranks of a group lie on devices, the same on every rank.
+struct DeviceShare {
+  int ranks = 1;                // the most that are on one device
+  bool in_one_context = false;  // some of these are threads of one process
+  int multiprocessors = 0;      // of the smallest device; 0: not known
+  int blocks_beside = 0;        // of all ranks' collectives on one device, beside products
+};
+
 // A group of ranks and the way bytes move between them. Control holds the group's state; a backend
 // derives from this class and moves bytes. Shared by the operations of a comm_domain, owned by the
 // registry. Not thread-safe: a second thread inside a call gets an error; only Wait(), Test(),
@@ -62,6 +70,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual const kernels::Compute* compute() const { return nullptr; }
   // Products and sums on the streams of a device; null: there is none, or none that has them.
   virtual kernels::StreamCompute* stream_compute() { return nullptr; }
+
+  // Of the ranks, once they have met.
+  virtual DeviceShare device_share() const { return {}; }
+  // For what this rank does on its device that may wait there for kernels of other ranks, and these
+  // for this rank: in the first call with `key`, which is the same on all ranks, everyone comes,
+  // does its `work`, and all go on together. Nothing where no ranks share a device's context.
+  // `stream`: of the call, which may not be captured then.
+  virtual Status PrepareTogether(const Agreement& /*agreement*/, uint64_t /*key*/, void* /*stream*/,
+                                 const std::function<Status()>& /*work*/) {
+    return Ok();
+  }
 
   // Whether messages are put on streams, so that they have no tags and wait in a stream's order.
   virtual bool HasMessagesOnStreams() const { return false; }

@@ -20,6 +20,12 @@ struct DeviceMatrix {
   bool transposed = false;
 };
 
+// What of a device collectives have while a product runs.
+struct Beside {
+  bool waits = false;       // their blocks may wait there for work that comes after the product
+  int multiprocessors = 0;  // that they leave it; 0: not known, or all
+};
+
 // One step of a computation: c from a and b. What it needs of scratch memory depends on the
 // matrices' shapes and types, not on their addresses.
 struct StreamStep {
@@ -32,6 +38,7 @@ struct StreamStep {
   DeviceMatrix a;
   DeviceMatrix b;
   DeviceMatrix c;
+  Beside beside = {};
 };
 
 // Marks in streams, which other streams can wait for. Destroyed when all work that waits for them
@@ -67,6 +74,11 @@ class StreamCompute {
   virtual Status ScratchBytes(const StreamStep& step, int64_t* bytes) = 0;
   // Puts a step on the stream; the stream uses `scratch` of `bytes` bytes.
   virtual Status Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) = 0;
+  // The same for a product, so that later ones like it, at any address, load nothing: to load code
+  // may wait until the device is idle. The contents of `c` are then undefined.
+  virtual Status Prepare(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
+    return Run(step, scratch, bytes, stream);
+  }
   virtual Status SetZero(void* data, int64_t bytes, void* stream) = 0;
   virtual Status Copy(void* to, const void* from, int64_t bytes, void* stream) = 0;
 

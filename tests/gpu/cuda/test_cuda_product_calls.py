@@ -98,6 +98,8 @@ def test_without_inner_columns_there_is_no_product(gpu: Any, where: str) -> None
 
 @pytest.mark.parametrize("where", PLACES)
 def test_collectives_beside_products_have_the_greatest_priority(gpu: Any, where: str) -> None:
+    """On one GPU nothing runs beside products."""
+
     def work(rank: int) -> tuple[int, ...]:
         def streams() -> int:
             return int(gpu.cuda.cuda.SimStreamsOfPriority(-5))
@@ -109,7 +111,7 @@ def test_collectives_beside_products_have_the_greatest_priority(gpu: Any, where:
 
     on_one = PLACES[where].on_one
     for before, after in PLACES[where].run(gpu, 2, work):
-        assert after - before in ((1, 2) if on_one else (1,))
+        assert after - before == (0 if on_one else 1)
 
 
 def test_a_group_that_closes_waits_for_no_other(gpu: Any) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from product_ranks import Kind, Place, product, run_cases
 
+import collops
+
 PROCESSES = Place({"backend": "nccl", "comm_domain": "products"})
+ON_ONE = Place(
+    {
+        "backend": "nccl",
+        "comm_domain": "products",
+        "comm_mode": collops.CommMode.COMM_MULTI_THREAD,
+    },
+    on_one=True,
+)
 SLOW = {"COLLOPS_SIM_DELAY_US": "2000"}
 
 
@@ -55,3 +65,12 @@ def test_own_rows_come_before_those_that_arrive(gpu: Any) -> None:
         Kind.LINEAR_ALL_REDUCE, [8300] * 2, k=3, n=600, dtype="float16", has_residual=True
     )
     run_cases(gpu, [chunks, strips], PROCESSES)
+
+
+def test_threads_on_one_gpu_load_their_products_together(gpu: Any) -> None:
+    cases = [
+        product(Kind.ALL_GATHER_LINEAR, [1100, 1000], k=3, n=2048, dtype="float16"),
+        product(Kind.LINEAR_REDUCE_SCATTER, [8, 8], scatter=[[3, 5]] * 2),
+        product(Kind.LINEAR_ALL_REDUCE, [8300] * 2, k=3, n=600, dtype="float16"),
+    ]
+    run_cases(gpu, cases, ON_ONE, NCCL_MULTI_RANK_GPU_ENABLE="1")

@@ -60,9 +60,10 @@ def test_the_same_device_of_one_host(tmp_path: Path) -> None:
 def test_a_host_that_is_gone_is_an_error_until_the_abort(tmp_path: Path) -> None:
     def work(one: NcclRank) -> Any:
         assert one.init() == 0
+        x = one.empty(COUNT, np.float32)
+        one.run("ncclAllReduce", x, x, COUNT, FLOAT32, SUM)  # connects
         if one.rank == 1:
             return None
-        x = one.empty(COUNT, np.float32)
         assert one.start("ncclAllReduce", x, x, COUNT, FLOAT32, SUM) == 0
         deadline = time.monotonic() + patience(60)
         while one.async_error() == 0 and time.monotonic() < deadline:

@@ -175,9 +175,10 @@ def test_a_message_of_a_rank_to_itself_needs_both_in_a_group(on_ranks: Any) -> N
 @pytest.mark.parametrize("threads", [False, True])
 def test_a_missing_rank_is_waited_for_until_an_abort(on_ranks: Any, threads: bool) -> None:
     def work(one: NcclRank) -> Any:
+        x, y = buffers(one)
+        one.run("ncclAllGather", x, y, COUNT, FLOAT32)  # connects
         if one.rank == 1:
             return None
-        x, y = buffers(one)
         assert gather(one, x, y) == 0
         time.sleep(0.2)
         waits = one.cuda.code("cuStreamQuery", P(one.stream))
@@ -188,12 +189,29 @@ def test_a_missing_rank_is_waited_for_until_an_abort(on_ranks: Any, threads: boo
     assert on_ranks(work, 2, threads)[0] == (600, 0)
 
 
-def test_a_missing_rank_without_an_abort_is_reported(on_ranks: Any) -> None:
+@pytest.mark.parametrize("name", ["ncclAllGather", "ncclSend"])
+def test_the_first_call_waits_on_the_host_until_an_abort(on_ranks: Any, name: str) -> None:
     def work(one: NcclRank) -> Any:
         if one.rank == 1:
             return None
+        x, y = buffers(one)
+        begin = time.monotonic()
+        threading.Timer(0.3, lambda: one.nccl.ncclCommAbort(one.comm)).start()
+        args = (x, y, COUNT, FLOAT32) if name == "ncclAllGather" else (x, COUNT, FLOAT32, 1)
+        code = one.start(name, *args)
+        return code, time.monotonic() - begin > 0.2, one.cuda.mistakes()
+
+    assert on_ranks(work, 2)[0] == (INTERNAL, True, 0)
+
+
+def test_a_missing_rank_without_an_abort_is_reported(on_ranks: Any) -> None:
+    def work(one: NcclRank) -> Any:
+        x, y = buffers(one)
+        one.run("ncclAllGather", x, y, COUNT, FLOAT32)
+        if one.rank == 1:
+            return None
         shorten()
-        assert gather(one, *buffers(one)) == 0
+        assert gather(one, x, y) == 0
         while one.async_error() == 0:
             time.sleep(0.01)
         return one.async_error(), one.cuda.mistakes()
@@ -294,10 +312,12 @@ def test_planned_failures(on_ranks: Any) -> None:
 
 def test_a_communicator_that_is_gone_on_this_host_is_no_error(on_ranks: Any) -> None:
     def work(one: NcclRank) -> Any:
+        x, y = buffers(one)
+        one.run("ncclAllGather", x, y, COUNT, FLOAT32)
         if one.rank == 1:
             return None
         time.sleep(0.3)
-        assert gather(one, *buffers(one)) == 0
+        assert gather(one, x, y) == 0
         time.sleep(0.2)
         error = one.async_error()
         one.nccl.ncclCommAbort(one.comm)

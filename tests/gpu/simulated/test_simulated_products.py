@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from simulated_driver import U64, Driver, P
-from waiting_kernel import waiting
+from waiting_kernel import release, waiting
 
 I32, I64, SIZE, F32 = ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_float
 FLOAT32, FLOAT16, BFLOAT16 = 0, 2, 14
@@ -144,7 +146,7 @@ def test_products(
         return found
 
     results = on_gpu(work)
-    assert len(results) == 3
+    assert len(results) == 4
     for raw in results:
         values = raw.view(NUMPY[result]).astype(np.float32)
         shape = (N, M) if order == COLUMNS else (M, N)
@@ -183,7 +185,7 @@ def test_algorithms_differ_in_bits(on_gpu: Any) -> None:
             found.append(cuda.read(out, 64 * 64, np.float32))
         return found
 
-    first, second = on_gpu(work)
+    first, _, second = on_gpu(work)
     assert (first != second).any()
     assert np.allclose(first, second, atol=1e-4)
 
@@ -209,7 +211,7 @@ def test_an_algorithm_that_rounds_parts_of_sums_is_given_unless_excluded(on_gpu:
     exactly = (a.astype(np.float64) @ b.astype(np.float64)).ravel(order="F")
     counts, results = zip(*on_gpu(work), strict=True)
     errors = [float(np.abs(result - exactly).mean()) for result in results]
-    assert counts == (2, 2, 1)
+    assert counts == (3, 3, 2)
     assert errors[0] > 1.05 * errors[1]
     assert errors[1] < 1.05 * errors[2]
 
@@ -304,3 +306,85 @@ def test_destroying_a_handle_waits_for_the_device(on_gpu: Any) -> None:
     before, code, mistakes = on_gpu(work, COLLOPS_SIM_TIMEOUT_S="60")
     assert (before, code) == (0, NOT_INITIALIZED)
     assert mistakes >= 2  # the call, and a wait without an end
+
+
+def algorithms(case: Case) -> list[Heuristic]:
+    """One that splits the inner sum, one of clusters of blocks, and one of plain blocks."""
+    return case.blas.algorithms(case.plan, case.layouts, WORKSPACE)[1]
+
+
+def beside(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    """A thread of its own that works on the GPU, and what it has found."""
+    found: list[Any] = []
+
+    def run() -> None:
+        Driver()
+        found.append(work())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, found
+
+
+def test_the_first_use_of_an_algorithm_waits_for_the_gpu_and_keeps_others_out(on_gpu: Any) -> None:
+    """As a module that is loaded. Later uses wait for nothing."""
+
+    def work(cuda: Driver) -> Any:
+        case, stream, release = Case(cuda), cuda.stream(), cuda.stream()
+        plain = algorithms(case)[-1]
+        waits = [[], []]  # whether the first product, and a call beside it, have come back
+        for turn in range(2):
+            _, signal = waiting(cuda)
+            with cuda.held(release):
+                assert cuda.fill(signal, 1, 4, release) == 0
+                first, code = beside(lambda: case.call(algorithm=plain, stream=stream))
+                first.join(0.2)
+                second, _ = beside(lambda: cuda.event())
+                second.join(0.2)
+                waits[turn] = [first.is_alive(), second.is_alive()]
+            first.join()
+            second.join()
+            assert code == [0]
+            while cuda.waiting_kernels() > 0:
+                time.sleep(0.002)
+        return waits, cuda.mistakes()
+
+    assert on_gpu(work) == ([[True, True], [False, False]], 0)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_blocks_that_need_each_other_begin_only_where_no_kernel_waits(
+    on_gpu: Any, number: int
+) -> None:
+    def work(cuda: Driver) -> Any:
+        case, stream = Case(cuda), cuda.stream()
+        chosen = algorithms(case)[number]
+        assert case.call(algorithm=chosen, stream=stream) == 0
+        cuda.sync(stream)
+        blocked, signal = waiting(cuda)
+        assert case.call(algorithm=chosen, stream=stream) == 0
+        time.sleep(0.2)
+        ended = cuda.code("cuStreamQuery", P(stream)) == 0
+        release(cuda, blocked, signal)
+        cuda.sync(stream)
+        return ended, cuda.mistakes()
+
+    assert on_gpu(work) == (number == 2, 0)
+
+
+def test_what_an_algorithm_is_made_of(on_gpu: Any) -> None:
+    """Splits of the inner sum, and the number of the shape of its clusters: 4x1x1 and 1x1x1."""
+
+    def work(cuda: Driver) -> Any:
+        case, found = Case(cuda), []
+        for one in algorithms(case):
+            splits, shape, written = I32(), ctypes.c_uint16(), SIZE()
+            for number, value in ((2, splits), (8, shape)):
+                args = (ctypes.byref(value), SIZE(ctypes.sizeof(value)), ctypes.byref(written))
+                get = case.blas.blas.cublasLtMatmulAlgoConfigGetAttribute
+                assert get(ctypes.byref(one), I32(number), *args) == 0
+                assert written.value == ctypes.sizeof(value)
+            found.append((splits.value, shape.value))
+        return found
+
+    assert on_gpu(work) == [(2, 2), (1, 4), (1, 2)]

@@ -111,3 +111,19 @@ def test_a_kernel_that_is_loaded_by_its_first_launch(on_gpu: Any, loads: bool) -
         return found
 
     assert on_gpu(work) == (0 if loads else 1)
+
+
+@pytest.mark.parametrize("queues", ["1", "8"])
+def test_what_waits_at_the_head_of_a_hardware_queue_holds_up_what_is_behind(
+    on_gpu: Any, queues: str
+) -> None:
+    """Also what another stream has put there."""
+
+    def work(cuda: Driver) -> Any:
+        stream, signal = launched(cuda)
+        assert cuda.fill(cuda.alloc(4), 1, 4, stream) == 0  # waits for the kernel
+        assert cuda.fill(signal, 1, 4, cuda.stream()) == 0  # the kernel waits for this one
+        return cuda.code("cuStreamSynchronize", P(stream))
+
+    env = {"CUDA_DEVICE_MAX_CONNECTIONS": queues, "COLLOPS_SIM_TIMEOUT_S": "1"}
+    assert on_gpu(work, **env) == (TIMEOUT if queues == "1" else 0)

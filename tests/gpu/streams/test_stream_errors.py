@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from typing import Any
@@ -212,3 +213,19 @@ def test_check_waits_for_nothing(gpu: Any, backend: str) -> None:
         comm.check()
 
     run_ranks(work, 2)
+
+
+@BACKENDS
+def test_kernels_that_the_driver_cannot_read_name_both_versions(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> str:
+        os.environ |= {"COLLOPS_SIM_FAIL": "cuModuleLoadData:1:222", "COLLOPS_SIM_DRIVER": "12040"}
+        with pytest.raises(collops.Error) as error:
+            start(gpu, backend, rank, 2)
+        return str(error.value)
+
+    # Without an nvcc the kernels are stand-ins.
+    said = (
+        r"the GPU kernels(, compiled by nvcc \d+\.\d+,)? are not taken by the driver of CUDA 12\.4"
+    )
+    for text in run_ranks(work, 2):
+        assert re.search(f"{said}: cuModuleLoadData", text)

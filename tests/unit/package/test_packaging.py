@@ -113,6 +113,34 @@ def test_the_version_has_one_source() -> None:
     assert collops.__version__ == importlib.metadata.version("collops")
 
 
+def test_an_isolated_build_finds_the_nvcc_of_the_environment(tmp_path: Path) -> None:
+    """Though pip takes its packages off the path of such a build, as is done here."""
+    python = new_venv(tmp_path / "env")
+    packages = run(
+        python, "-c", "import sysconfig as s; print(s.get_path('purelib'))", cwd=tmp_path
+    )
+    nvcc = Path(packages.strip()) / "nvidia" / "cu13" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.touch()
+    setuptools = pytest.importorskip("setuptools")
+    program = (
+        f"import sys; sys.path.remove({packages.strip()!r}); "
+        "import runpy, setuptools; setuptools.setup = lambda **_: None; "
+        "print(runpy.run_path('setup.py')['nvcc_folders']())"
+    )
+    path = {"PYTHONPATH": str(Path(setuptools.__file__).parents[1])}
+    found = run(python, "-c", program, cwd=ROOT, **path)
+    assert f"-DCOLLOPS_NVCC_HINTS={nvcc.parent}" in found
+
+
+def test_the_gpu_kernels_have_ptx_of_the_oldest_gpus_and_are_not_compressed() -> None:
+    """GPUs between the compiled ones need it, and drivers before 580 cannot decompress."""
+    kernels = Path(collops.__file__).with_name("collops_kernels.fatbin")
+    if not kernels.exists():
+        pytest.skip("no nvcc has compiled the GPU kernels")
+    assert b".target sm_80" in kernels.read_bytes()
+
+
 def test_extras_are_spelt_as_in_the_metadata() -> None:
     """Which writes hyphens; pip 23.2 finds an extra by no other spelling."""
     extras = importlib.metadata.metadata("collops").get_all("Provides-Extra") or []

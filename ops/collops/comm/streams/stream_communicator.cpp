@@ -74,6 +74,32 @@ Status StreamCommunicator::DoCheck() {
   return RunOnDevice("check", [&] { return CheckPeers("check", false); });
 }
 
+// Before the work all calls that the ranks have made are on their streams, so that their kernels
+// end; after it no rank's next kernel waits for a rank that still works.
+Status StreamCommunicator::PrepareTogether(const Agreement& agreement, uint64_t key, void* stream,
+                                           const std::function<Status()>& work) {
+  if (!engine_->device_share().in_one_context || prepared_.count(key) > 0) return Ok();
+  const char* const name = agreement.called();
+  return RunOnDevice(name, [&]() -> Status {
+    bool is_captured = false;
+    Status ready = engine_->calls().FindCapture(stream, &is_captured);
+    if (ready.ok() && is_captured) {
+      ready = Error(ERROR_INVALID_STREAM, name,
+                    ": the stream is captured, and this is the first call of these sizes, which "
+                    "loads kernels while the ranks of a GPU wait: run it once before capturing");
+    }
+    const auto come = [&](const Status& own) -> Status {
+      if (own.ok()) return control().Agree(agreement);
+      COLLOPS_RETURN_IF_ERROR(control().Refuse(name, own));
+      return control().Excuse(own);
+    };
+    COLLOPS_RETURN_IF_ERROR(come(ready));
+    COLLOPS_RETURN_IF_ERROR(come(InCall(name, work())));
+    prepared_.insert(key);
+    return Ok();
+  });
+}
+
 Status StreamCommunicator::MeetOnce(const char* name) {
   if (engine_->connected()) return Ok();
   const uint64_t step = control().step_number();
@@ -178,8 +204,11 @@ Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s) {
   COLLOPS_CHECK_ARG(age_s <= timeout_s && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT, name,
                     ": timed out on its stream after ", timeout_s,
                     " s: a rank has not made this call, or the stream waits");
-  COLLOPS_CHECK_ARG(InEngineS() <= timeout_s + kOwnWait, ERROR_TIMEOUT, name, ": timed out after ",
-                    timeout_s, " s: the next call has not come back from the device's library");
+  COLLOPS_CHECK_ARG(InEngineS() <= timeout_s + kOwnWait, ERROR_TIMEOUT,
+                    age_s > 0
+                        ? Concat(name, ": timed out after ", timeout_s, " s: the next call has")
+                        : Concat("timed out after ", timeout_s, " s: this call has"),
+                    " not come back from the device's library, in which it may wait for a rank");
   return Ok();
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -25,6 +26,9 @@ namespace collops {
 class StreamCommunicator : public Communicator, private Watched {
  public:
   Device device() const override { return {kind_, device_index_}; }
+  DeviceShare device_share() const override { return engine_->device_share(); }
+  Status PrepareTogether(const Agreement& agreement, uint64_t key, void* stream,
+                         const std::function<Status()>& work) override;
   bool HasMessagesOnStreams() const override { return true; }
   Status KeepOnStream(const char* name, void* stream, KeepAlive kept) override;
 
@@ -136,6 +140,7 @@ class StreamCommunicator : public Communicator, private Watched {
   std::string told_ahead_;
   Clock::time_point told_;
   MessagesUnderWay under_way_;
+  std::set<uint64_t> prepared_;  // the keys of PrepareTogether()
 };
 
 template <typename Step>

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
+#include <vector>
 
+#include "collops/comm/communicator.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/streams/calls_on_streams.h"
 #include "collops/core/status.h"
@@ -33,6 +36,9 @@ class StreamEngine {
   // Connects the ranks, in the first call of every rank: waits for all ranks, at most the time-out.
   // The ranks agree on COLLOPS_CHECK (`compares`) on the way, if `control` has a board.
   virtual Status Meet(control::Control* control, bool compares, int device) = 0;
+
+  // Of the ranks, once they have met.
+  virtual DeviceShare device_share() const { return {}; }
 
   // Ok, or an error of an earlier call, as the library tells it. Does not wait.
   virtual Status AsyncError() = 0;
@@ -72,6 +78,26 @@ class StreamEngine {
  private:
   CallsOnStreams calls_;
 };
+
+// How ranks lie on devices, which have told each other their homes, but for the blocks of their
+// kernels.
+template <class Home>
+DeviceShare ShareOf(const std::vector<Home>& homes) {
+  DeviceShare share;
+  share.multiprocessors = homes[0].multiprocessors;
+  for (const Home& home : homes) {
+    int ranks = 0;
+    int threads = 0;
+    for (const Home& other : homes) {
+      ranks += OnOneDevice(home, other) ? 1 : 0;
+      threads += OnOneDevice(home, other) && InOneProcess(home, other) ? 1 : 0;
+    }
+    share.ranks = std::max(share.ranks, ranks);
+    share.in_one_context = share.in_one_context || threads > 1;
+    share.multiprocessors = std::min(share.multiprocessors, int{home.multiprocessors});
+  }
+  return share;
+}
 
 // The name of first contact in agreements and messages, and of the call in which a rank refuses it.
 inline constexpr char kFirstContact[] = "first contact";

@@ -44,6 +44,7 @@ struct LinearPlan {
   kernels::StreamCompute* stream_compute = nullptr;
   const Communicator* communicator = nullptr;      // of all ranks; set where stream_compute is
   std::shared_ptr<const StreamSchedule> schedule;  // kStreams
+  std::shared_ptr<const StreamSchedule> in_turn;   // kStreams: the same if nothing overlaps there
   bool has_residual = false;
   bool returns_gathered = false;
   const Engine* engine = nullptr;

@@ -17,6 +17,10 @@ using kernels::StreamStep;
 // does not count, short enough that most of a matrix is left to overlap with.
 constexpr int64_t kGatherBytes = 8 << 20;
 constexpr int64_t kTileBytes = 16 << 20;
+// Of a tile of a call that overlaps nothing: what two tiles take, or where the ranks may be threads
+// of one device, for which this is, so much that most products are one piece.
+constexpr int64_t kTileInTurnBytes = 2 * kTileBytes;
+constexpr int64_t kTileOfThreadsBytes = 128 << 20;
 // Strips begin at whole cache lines and blocks of the matrix unit.
 constexpr int64_t kColumnUnit = 256;
 
@@ -31,7 +35,14 @@ int64_t OwnRows(const LinearPlan& plan) {
 int64_t StripColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
   if (!schedule.has_tiles) return plan.layout.n;
   const int64_t row_bytes = std::max<int64_t>(plan.layout.total_rows, 1) * int64_t{sizeof(float)};
-  const int64_t columns = kTileBytes / row_bytes / kColumnUnit * kColumnUnit;
+  const DeviceShare share = plan.communicator->device_share();
+  const bool have_met = share.multiprocessors > 0;
+  const bool has_threads =
+      have_met ? share.in_one_context : plan.communicator->spec().comm_mode == COMM_MULTI_THREAD;
+  const int64_t tile_bytes = !schedule.in_turn ? kTileBytes
+                             : has_threads     ? kTileOfThreadsBytes
+                                               : kTileInTurnBytes;
+  const int64_t columns = tile_bytes / row_bytes / kColumnUnit * kColumnUnit;
   // Not clamp(): n may be less than the unit.
   return std::min(std::max(columns, kColumnUnit), std::max<int64_t>(plan.layout.n, 1));
 }
@@ -40,7 +51,7 @@ int64_t StripColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
 // one of them is as long as that of all rows and another strip. Half of the columns is left, so
 // that sums overlap with products.
 int64_t FirstColumns(const LinearPlan& plan, const StreamSchedule& schedule, int64_t columns) {
-  if (!schedule.sums || !Gathers(plan)) return columns;
+  if (schedule.in_turn || !schedule.sums || !Gathers(plan)) return columns;
   const int64_t half = (plan.layout.n / 2 + kColumnUnit - 1) / kColumnUnit * kColumnUnit;
   const auto ranks = static_cast<int64_t>(plan.layout.gather.ranks.size());
   return std::max(columns, std::min(columns * ranks, half));
@@ -78,7 +89,7 @@ int64_t CutColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
 // Whether products of the rows of one rank are worth their launches, on average, so that they may
 // begin before all rows are there. Equal on all ranks, also of other groups.
 bool OverlapsGather(const LinearPlan& plan, const StreamSchedule& schedule) {
-  if (!Gathers(plan) || plan.layout.k == 0) return false;
+  if (schedule.in_turn || !Gathers(plan) || plan.layout.k == 0) return false;
   const auto ranks = static_cast<int64_t>(plan.layout.gather.ranks.size());
   return FillsDevice(plan, plan.layout.total_rows / ranks, CutColumns(plan, schedule));
 }
@@ -263,8 +274,9 @@ void PlaceMemory(LinearPlan* plan, StreamSchedule* schedule) {
     schedule->float_rows = places.Take(layout.total_rows * layout.k * float_bytes);
     schedule->float_weight = places.Take(layout.n * layout.k * float_bytes);
   }
-  for (size_t slot = 0; slot < StreamSchedule::kSlots && schedule->has_tiles; ++slot) {
-    if (slot >= schedule->strips.size()) break;
+  const size_t slots =
+      std::min(static_cast<size_t>(schedule->num_slots()), schedule->strips.size());
+  for (size_t slot = 0; slot < slots && schedule->has_tiles; ++slot) {
     const int64_t columns = schedule->strips[slot].columns;  // no later strip is wider
     schedule->tiles[slot] = places.Take(layout.total_rows * columns * float_bytes);
     const bool scatters = schedule->sums && !schedule->all_reduces;
@@ -272,17 +284,12 @@ void PlaceMemory(LinearPlan* plan, StreamSchedule* schedule) {
   }
   schedule->sum_scratch = places.Take(SumScratchBytes(*plan, *schedule));
   schedule->scratch = places.Take(schedule->scratch_bytes);
-  plan->memory.bytes = places.bytes();
+  plan->memory.bytes = std::max(plan->memory.bytes, places.bytes());
 }
 
-}  // namespace
-
-Status PlanStreams(LinearPlan* plan) {
-  COLLOPS_CHECK_ARG(
-      plan->divisor == 1.0F, ERROR_UNSUPPORTED,
-      "LinearParallel: averages are not computed on a device: use the sum, and divide the "
-      "output by the number of ranks that are summed");
+Status Cut(LinearPlan* plan, bool in_turn, std::shared_ptr<const StreamSchedule>* cut) {
   auto schedule = std::make_shared<StreamSchedule>();
+  schedule->in_turn = in_turn;
   const std::vector<int64_t>& rows = plan->layout.scatter.rows;
   const int64_t total = plan->layout.total_rows;
   schedule->sums = SumsPartials(*plan);
@@ -293,12 +300,25 @@ Status PlanStreams(LinearPlan* plan) {
   if (Gathers(*plan)) CutGathers(*plan, schedule.get());
   CutPieces(*plan, schedule.get());
   // Else nothing would run at the same time: marks and a second stream would only take time.
-  schedule->overlaps =
-      OverlapsGather(*plan, *schedule) || (schedule->sums && schedule->strips.size() > 1);
+  schedule->overlaps = !in_turn && (OverlapsGather(*plan, *schedule) ||
+                                    (schedule->sums && schedule->strips.size() > 1));
   COLLOPS_RETURN_IF_ERROR(AddSteps(*plan, schedule.get()));
   PlaceMemory(plan, schedule.get());
-  plan->schedule = std::move(schedule);
+  *cut = std::move(schedule);
   return Ok();
+}
+
+}  // namespace
+
+Status PlanStreams(LinearPlan* plan) {
+  COLLOPS_CHECK_ARG(
+      plan->divisor == 1.0F, ERROR_UNSUPPORTED,
+      "LinearParallel: averages are not computed on a device: use the sum, and divide the "
+      "output by the number of ranks that are summed");
+  plan->memory.bytes = 0;
+  COLLOPS_RETURN_IF_ERROR(Cut(plan, false, &plan->schedule));
+  plan->in_turn = plan->schedule;
+  return plan->schedule->overlaps ? Cut(plan, true, &plan->in_turn) : Ok();
 }
 
 }  // namespace collops

@@ -41,6 +41,11 @@ struct ColumnStrip {
 struct StreamSchedule {
   static constexpr int kSlots = 2;
 
+  // One collective or product after the other on the caller's stream, in pieces as long as memory
+  // allows, and so only one slot.
+  bool in_turn = false;
+  int num_slots() const { return in_turn ? 1 : kSlots; }
+
   std::vector<GatherChunk> gathers;
   std::vector<RowPiece> pieces;
   std::vector<ColumnStrip> strips;
@@ -60,7 +65,19 @@ struct StreamSchedule {
   int64_t scratch_bytes = 0;
 };
 
-// Sets the plan's schedule and memory. An error if the device has no such products.
+// Sets the plan's schedules and memory. An error if the device has no such products.
 Status PlanStreams(LinearPlan* plan);
+
+// What a call takes where ranks share a device, by a model of bytes, launches and multiprocessors.
+// It knows what the ranks have agreed on and told each other only, so it is equal on all of them.
+struct StreamTimes {
+  double product_us = 0;  // of the products alone, of all ranks of a device
+  double in_turn_us = 0;
+  double overlapped_us = 0;
+};
+StreamTimes ModelTimes(const LinearPlan& plan, const DeviceShare& share);
+
+// The plan's schedule for ranks that lie on devices like this.
+const StreamSchedule& ChooseSchedule(const LinearPlan& plan, const DeviceShare& share);
 
 }  // namespace collops

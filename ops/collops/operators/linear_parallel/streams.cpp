@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -19,6 +20,24 @@ Status Accepts(const EnginePlace& place) {
   return Ok();
 }
 
+// A product of one rank alone may run before the ranks have met, and later has the same algorithm.
+kernels::Beside BesideProducts(const Communicator& communicator, bool overlaps, bool alone) {
+  const DeviceShare share = communicator.device_share();
+  kernels::Beside beside;
+  beside.waits =
+      overlaps || share.ranks > 1 || (alone && communicator.spec().comm_mode == COMM_MULTI_THREAD);
+  if (overlaps && share.blocks_beside > 0) {
+    beside.multiprocessors = std::max(share.multiprocessors - share.blocks_beside, 1);
+  }
+  return beside;
+}
+
+// Equal for calls in turn whose products have the same sizes and types.
+uint64_t ProductsKey(const LinearRun& run, const StreamSchedule& schedule) {
+  const uint64_t options = (run.plan.layout.trans_weight ? 1 : 0) + (schedule.has_tiles ? 2 : 0);
+  return run.agreement.digest() * 4 + options;
+}
+
 // Collectives on a stream beside the caller's, and products on the caller's: this rank's own rows
 // are multiplied by the first strip of the weight's columns while chunks of the others' are
 // gathered, and these as they arrive; the products of a strip are summed over the ranks while the
@@ -26,18 +45,38 @@ Status Accepts(const EnginePlace& place) {
 // stream. Lives during one call, which returns before its work is done.
 class StreamLinear {
  public:
-  StreamLinear(const LinearRun& run, const GridParts& parts)
+  StreamLinear(const LinearRun& run, const StreamSchedule& schedule, const GridParts& parts,
+               bool alone)
       : run_(run),
         plan_(run.plan),
         layout_(run.plan.layout),
-        schedule_(*run.plan.schedule),
+        schedule_(schedule),
         compute_(*run.plan.stream_compute),
         parts_(parts),
+        beside_(BesideProducts(*run.communicator, schedule.overlaps, alone)),
         marks_(compute_.NewMarks()),
         products_(run.stream),
         collectives_(run.stream),
         gather_terms_(TermsOf(layout_.gather, "gatherRows")),
         scatter_terms_(TermsOf(layout_.scatter, "scatterRows")) {}
+
+  // Does every product of the call once, with whatever is in memory: later calls of these sizes
+  // then load no code.
+  Status Prepare() {
+    if (layout_.total_rows == 0 || layout_.n == 0) return Ok();
+    prepares_ = true;
+    for (const RowPiece& piece : schedule_.pieces) {
+      COLLOPS_RETURN_IF_ERROR(MultiplyRows(0, RowsOf(piece), piece.begin, piece.rows));
+    }
+    const auto strips = static_cast<int64_t>(schedule_.strips.size());
+    for (int64_t strip = 1; strip < strips; ++strip) {
+      // Between these two all are as wide as the first of them.
+      if (strip > 1 && strip + 1 < strips) continue;
+      COLLOPS_RETURN_IF_ERROR(MultiplyRows(strip, rows(), 0, layout_.total_rows));
+    }
+    prepares_ = false;
+    return Ok();
+  }
 
   Status Run() {
     if (schedule_.overlaps) COLLOPS_RETURN_IF_ERROR(compute_.SideStream(&collectives_));
@@ -107,7 +146,9 @@ class StreamLinear {
       COLLOPS_RETURN_IF_ERROR(Sum(strip, &summed));
       running.push_back({strip, summed});
       // The strip before this one has been summed meanwhile, or nearly so.
-      if (running.size() == StreamSchedule::kSlots) COLLOPS_RETURN_IF_ERROR(Finish(&running));
+      if (static_cast<int>(running.size()) == schedule_.num_slots()) {
+        COLLOPS_RETURN_IF_ERROR(Finish(&running));
+      }
     }
     while (!running.empty()) COLLOPS_RETURN_IF_ERROR(Finish(&running));
     return Ok();
@@ -205,13 +246,15 @@ class StreamLinear {
         arrived = piece.chunk;
         COLLOPS_RETURN_IF_ERROR(WaitForMark(arrived_[static_cast<size_t>(arrived)]));
       }
-      const std::byte* const from = piece.chunk == RowPiece::kInX
-                                        ? static_cast<const std::byte*>(run_.tensors.x)
-                                        : rows() + piece.begin * RowBytes(plan_);
-      COLLOPS_RETURN_IF_ERROR(ConvertRows(from, piece.begin, piece.rows));
-      COLLOPS_RETURN_IF_ERROR(MultiplyRows(strip, from, piece.begin, piece.rows));
+      COLLOPS_RETURN_IF_ERROR(ConvertRows(RowsOf(piece), piece.begin, piece.rows));
+      COLLOPS_RETURN_IF_ERROR(MultiplyRows(strip, RowsOf(piece), piece.begin, piece.rows));
     }
     return Ok();
+  }
+
+  const std::byte* RowsOf(const RowPiece& piece) const {
+    return piece.chunk == RowPiece::kInX ? static_cast<const std::byte*>(run_.tensors.x)
+                                         : rows() + piece.begin * RowBytes(plan_);
   }
 
   // `from`: the first of these rows, which are `count` from row `begin` on.
@@ -256,17 +299,20 @@ class StreamLinear {
         schedule_.converts ? run_.workspace + schedule_.float_rows + begin * float_row : from;
     step.a = {data, dtype, count, layout_.k, layout_.k, false};
     step.b = Weight(schedule_.strips[static_cast<size_t>(strip)]);
-    return Do(step);
+    step.beside = beside_;
+    if (!prepares_) return Do(step);
+    return compute_.Prepare(step, run_.workspace + schedule_.scratch, schedule_.scratch_bytes,
+                            products_);
   }
 
   std::byte* tile(int64_t strip) const {
-    return run_.workspace + schedule_.tiles[strip % StreamSchedule::kSlots];
+    return run_.workspace + schedule_.tiles[strip % schedule_.num_slots()];
   }
 
   // This rank's rows of a strip, summed, or as they were multiplied.
   const std::byte* result(int64_t strip) const {
     if (!schedule_.sums || schedule_.all_reduces) return tile(strip);
-    return run_.workspace + schedule_.slots[strip % StreamSchedule::kSlots];
+    return run_.workspace + schedule_.slots[strip % schedule_.num_slots()];
   }
 
   int64_t OwnRows() const {
@@ -341,12 +387,14 @@ class StreamLinear {
   const StreamSchedule& schedule_;
   kernels::StreamCompute& compute_;
   const GridParts& parts_;
+  const kernels::Beside beside_;
   const std::shared_ptr<kernels::StreamMarks> marks_;
   void* const products_;
   void* collectives_;
   std::vector<int> arrived_;  // a mark behind each chunk of gathered rows
   const Agreement gather_terms_;
   const Agreement scatter_terms_;
+  bool prepares_ = false;
 };
 
 Status Run(const LinearRun& run) {
@@ -357,9 +405,16 @@ Status Run(const LinearRun& run) {
   GridParts parts;
   const LinearLayout& layout = run.plan.layout;
   const bool alone = layout.gather.ranks.size() == 1 && layout.scatter.ranks.size() == 1;
+  const StreamSchedule& schedule = ChooseSchedule(run.plan, run.communicator->device_share());
   Status status = alone ? Ok() : run.plan.stream_compute->CheckStream(run.stream);
   if (status.ok()) status = FindParts(run, &parts);
-  if (status.ok()) status = StreamLinear(run, parts).Run();
+  if (status.ok() && !alone) {
+    // A refusal ends nothing: every rank hears of it before anything is on a stream.
+    COLLOPS_RETURN_IF_ERROR(run.communicator->PrepareTogether(
+        run.agreement, ProductsKey(run, schedule), run.stream,
+        [&] { return StreamLinear(run, schedule, parts, alone).Prepare(); }));
+  }
+  if (status.ok()) status = StreamLinear(run, schedule, parts, alone).Run();
   return status.ok() ? status : FailInParts(run, status);
 }
 

@@ -1,6 +1,8 @@
 // The engine kStreams on fake devices: every type against a plain loop, in every order that marks
 // allow, and with one wait left out, which must be found.
 
+#include <cmath>
+
 #include "operators/linear_parallel/stream_call.h"
 #include "sanitized.h"
 
@@ -239,6 +241,62 @@ TEST(TheFirstStripOfAGridIsWiderButLeavesHalf) {
   EXPECT_EQ(widths(), (std::vector<int64_t>{256, 44}));
   const auto schedule = Cut(Strips(kType1), 0, 4);
   EXPECT_EQ(schedule->strips[0].columns, 256);
+}
+
+// All ranks are threads on one device: its collectives would take their places from its products.
+TEST(RanksOfADeviceRunOneCallAfterTheOther) {
+  const DeviceShare share = {8, true, 132, 32};
+  Case grid = {kType4, 2, 2, true, {{4, 1}, {0, 5}}, {{5, 0}, {1, 4}}, 0, 700001, 2, false, false};
+  for (const Case& c : {Chunks(), Strips(kType0), Strips(kType1), grid}) {
+    const Job job = stream_call::MakeJob(c, 2);
+    for (const Order order : kExtremes) Check(job, {order, {true, -1, 4, share}});
+    const Result result = stream_call::Run(job, {Order::kMixed, {true, -1, 4, share}});
+    for (const RankResult& rank : result.ranks) EXPECT_EQ(rank.num_waits, 0);
+    EXPECT_TRUE(stream_call::Run(job, {}).ranks[0].num_waits > 0);
+  }
+}
+
+// The times of 8 ranks as threads on an H200, K = N = 8192, bfloat16, in us.
+StreamTimes OnAnH200(Param::ParallelType type, int64_t rows, LinearPlan* plan) {
+  const std::vector<int64_t> of_ranks(8, rows / 8);
+  Case c = {type, 1, 8, true, {}, {of_ranks}, rows, 8192, 8192, true, false};
+  if (type == kType2) c = {type, 8, 1, true, {of_ranks}, {}, 0, 8192, 8192, true, false};
+  c.dtype = DType::kBFloat16;
+  stream_communicator::World world(8, {true, -1, int64_t{1} << 21});
+  const auto comm = stream_communicator::Make(&world, 3);
+  EXPECT_EQ(stream_call::MakePlan(c, comm.get(), linear_call::MakeParam(c, 3), plan).message(), "");
+  const DeviceShare share = {8, false, 132, 32};
+  EXPECT_EQ(&ChooseSchedule(*plan, share), plan->in_turn.get());
+  EXPECT_EQ(&ChooseSchedule(*plan, {1, false, 132, 4}), plan->schedule.get());
+  return ModelTimes(*plan, share);
+}
+
+// Both measured ratios were those of the schedule with overlap, which has nothing to overlap in the
+// second. The sums of type 1 are twice as long as its output's type would make them.
+TEST(TheModelIsCloseToWhatWasMeasured) {
+  LinearPlan type1;
+  const StreamTimes sums = OnAnH200(kType1, 1024, &type1);
+  EXPECT_TRUE(std::abs(sums.product_us - 1281) < 30);
+  EXPECT_TRUE(std::abs(sums.overlapped_us / sums.product_us - 1.22) < 0.03);
+  LinearPlan type2;
+  const StreamTimes gathers = OnAnH200(kType2, 1024, &type2);
+  EXPECT_FALSE(type2.schedule->overlaps);
+  EXPECT_TRUE(std::abs(gathers.in_turn_us / gathers.product_us - 1.12) < 0.05);
+}
+
+// What it says of the schedule that it chooses.
+TEST(ProductsInTurnCloseToTheProductAlone) {
+  const auto ratio = [](Param::ParallelType type, int64_t rows) {
+    LinearPlan plan;
+    const StreamTimes times = OnAnH200(type, rows, &plan);
+    std::printf("type %d, %d rows: %.3f\n", type, static_cast<int>(rows),
+                times.in_turn_us / times.product_us);
+    return times.in_turn_us / times.product_us;
+  };
+  EXPECT_TRUE(ratio(kType2, 1024) < 1.09);
+  EXPECT_TRUE(ratio(kType2, 4096) < 1.06);
+  EXPECT_TRUE(ratio(kType1, 1024) < 1.14);
+  EXPECT_TRUE(ratio(kType1, 4096) < 1.12);
 }
 
 // The numbers of the waits without which some order gives a wrong result or ends too early.

@@ -80,7 +80,7 @@ class Group {
 
 // All ranks, their devices and their groups.
 struct World {
-  World(int size, const stream_device::Options& options) {
+  World(int size, const stream_device::Options& options) : share(options.share) {
     for (int rank = 0; rank < size; ++rank) {
       devices.push_back(std::make_unique<stream_device::Device>(&queues, rank, options));
     }
@@ -94,6 +94,7 @@ struct World {
   Queues queues;
   std::vector<std::unique_ptr<stream_device::Device>> devices;
   std::map<std::vector<int>, std::shared_ptr<Group>> groups;
+  const collops::DeviceShare share;
   int refused_collective = -1;  // each rank's collective of this number is an error
 };
 
@@ -118,6 +119,7 @@ class StreamCommunicator : public Communicator {
                   collops::ReduceOp /*op*/) const override {
     return Ok();
   }
+  collops::DeviceShare device_share() const override { return place_.world->share; }
   Status AllocateWindow(int64_t /*bytes*/, std::shared_ptr<collops::Window>* /*w*/) override {
     return Error(collops::ERROR_UNSUPPORTED, "no windows here");
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/communicator.h"
 #include "collops/kernels/stream_compute.h"
 #include "kernels/half_reference.h"
 #include "operators/linear_parallel/linear_call.h"
@@ -105,9 +106,10 @@ inline int64_t NeededBytes(const StreamStep& step) {
 
 // What a test changes of a device.
 struct Options {
-  bool has_float_sums = true;  // float32 products of 16-bit operands
-  int ignored_wait = -1;       // the number of a wait that is left out
-  int64_t at_once = 4;         // elements_at_once()
+  bool has_float_sums = true;       // float32 products of 16-bit operands
+  int ignored_wait = -1;            // the number of a wait that is left out
+  int64_t at_once = 4;              // elements_at_once()
+  collops::DeviceShare share = {};  // of the ranks
 };
 
 class Marks : public collops::kernels::StreamMarks {

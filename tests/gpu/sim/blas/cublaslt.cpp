@@ -1,7 +1,10 @@
 // A simulated libcublasLt, from its published signatures.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <set>
+#include <thread>
 
 #include "blas/matmul.h"
 #include "driver/context.h"
@@ -14,6 +17,7 @@ namespace {
 constexpr uintptr_t kGoodAlignment = 16;
 constexpr size_t kWorkspace = 65536;  // of the algorithm that splits the inner sum
 constexpr int kMostParts = 2;
+constexpr int kCluster = 4;  // blocks of the algorithm whose blocks come in clusters
 
 // cublasLtReductionScheme_t: what parts of a sum are added up in.
 constexpr uint32_t kInComputeType = 2;
@@ -37,7 +41,8 @@ struct Algorithm {
   uint64_t workspace;
   uint64_t alignment;  // that it needs
   uint64_t rounds_parts;
-  uint64_t unused[3];
+  uint64_t cluster;  // blocks
+  uint64_t unused[2];
 };
 constexpr uint64_t kMagic = 0x73696d616c676f;
 
@@ -57,6 +62,9 @@ Known& GetKnown() {
   static auto* const known = new Known;
   return *known;
 }
+
+// Products that were put on streams, by the multiprocessors that they were chosen for; 0: all.
+std::atomic<int> products_for[kMultiprocessors + 1];
 
 Blas Refuse(Blas status, const std::string& text) {
   collops_sim::Refuse(Result::kInvalidValue, "cuBLASLt: " + text);
@@ -111,6 +119,35 @@ std::string CheckMemory(const Product& product, int device) {
     wrong = CheckOnDevice(product.plan.bias, product.d.rows * BlasSize(product.d.type), device);
   }
   return wrong;
+}
+
+// What a product is compiled for here: on a GPU other shapes may have other kernels, too.
+std::string KernelOf(const Product& product, const Algorithm& algorithm) {
+  std::string name = "product";
+  for (const uint64_t number :
+       {static_cast<uint64_t>(product.a.type), static_cast<uint64_t>(product.d.type),
+        static_cast<uint64_t>(product.plan.transposes_a),
+        static_cast<uint64_t>(product.plan.transposes_b), product.d.rows, product.d.columns,
+        product.a.rows, product.a.columns, algorithm.parts, algorithm.alignment,
+        algorithm.cluster}) {
+    name += " " + std::to_string(number);
+  }
+  return name;
+}
+
+// Blocks that wait for each other, or come together, need several places at once: here they get
+// none while a kernel waits for a signal.
+bool FindPlace(const Algorithm& algorithm, const Context& context) {
+  if (algorithm.parts == 1 && algorithm.cluster == 1) return true;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(TimeoutS());
+  while (context.waiting > 0) {
+    if (std::chrono::steady_clock::now() > end) {
+      Mistake("blocks of a product that need each other found no place beside kernels that wait");
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
 }
 
 std::string CheckWorkspace(const Algorithm& algorithm, const void* workspace, size_t bytes,
@@ -188,7 +225,7 @@ Blas cublasLtMatmulDescDestroy(MatmulPlan* plan) {
 Blas cublasLtMatmulDescSetAttribute(MatmulPlan* plan, int32_t attribute, const void* value,
                                     size_t bytes) {
   constexpr int32_t kScaleType = 1, kPointerMode = 2, kTransA = 3, kTransB = 4, kEpilogue = 7,
-                    kBiasPointer = 8;
+                    kBiasPointer = 8, kMultiprocessors = 15;
   int32_t ignored = 0;
   switch (attribute) {
     case kScaleType:
@@ -206,6 +243,8 @@ Blas cublasLtMatmulDescSetAttribute(MatmulPlan* plan, int32_t attribute, const v
       return Set(&plan->epilogue, value, bytes);
     case kBiasPointer:
       return Set(&plan->bias, value, bytes);
+    case kMultiprocessors:
+      return Set(&plan->multiprocessors, value, bytes);
   }
   return Refuse(Blas::kNotSupported, "the simulation does not know this attribute");
 }
@@ -258,8 +297,9 @@ Blas cublasLtMatmulPreferenceSetAttribute(Preference* preference, int32_t attrib
   return Refuse(Blas::kNotSupported, "the simulation does not know this attribute");
 }
 
-// One algorithm without a workspace, and before it one that splits the inner sum where a workspace
-// is allowed: its parts are rounded to D's type before they are added up, unless that is excluded.
+// One algorithm of plain blocks without a workspace. Before it one that splits the inner sum where
+// a workspace is allowed: its parts are rounded to D's type before they are added up, unless that
+// is excluded; and one of clusters of blocks.
 Blas cublasLtMatmulAlgoGetHeuristic(void* handle, const MatmulPlan* plan, const Layout* a,
                                     const Layout* b, const Layout* c, const Layout* d,
                                     const Preference* preference, int wished, Heuristic* found,
@@ -279,15 +319,34 @@ Blas cublasLtMatmulAlgoGetHeuristic(void* handle, const MatmulPlan* plan, const 
   const bool may_split = may_round || (preference->reductions & kInComputeType) != 0;
   if (preference->most_workspace >= kWorkspace && may_split) {
     const uint64_t rounds = may_round ? 1 : 0;
-    found[(*num_found)++] = {{kMagic, kMostParts, kWorkspace, alignment, rounds, {}},
+    found[(*num_found)++] = {{kMagic, kMostParts, kWorkspace, alignment, rounds, 1, {}},
                              kWorkspace,
                              Blas::kSuccess,
                              1.0F,
                              {}};
   }
-  if (*num_found < wished) {
-    found[(*num_found)++] = {{kMagic, 1, 0, alignment, 0, {}}, 0, Blas::kSuccess, 1.0F, {}};
+  for (const uint64_t cluster : {kCluster, 1}) {
+    if (*num_found == wished) break;
+    found[(*num_found)++] = {
+        {kMagic, 1, 0, alignment, 0, cluster, {}}, 0, Blas::kSuccess, 1.0F, {}};
   }
+  return Blas::kSuccess;
+}
+
+Blas cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorithm, int32_t attribute,
+                                          void* value, size_t bytes, size_t* written) {
+  constexpr int32_t kSplit = 2, kClusterShape = 8;
+  constexpr uint16_t kOneBlock = 2, kFourBlocks = 4;  // 1x1x1 and 4x1x1
+  const auto parts = static_cast<int32_t>(algorithm->parts);
+  const uint16_t shape = algorithm->cluster == 1 ? kOneBlock : kFourBlocks;
+  const bool splits = attribute == kSplit;
+  if (!splits && attribute != kClusterShape) {
+    return Refuse(Blas::kNotSupported, "the simulation does not know this attribute");
+  }
+  const size_t size = splits ? sizeof(parts) : sizeof(shape);
+  if (bytes < size) return Refuse(Blas::kInvalidValue, "the attribute is longer");
+  std::memcpy(value, splits ? static_cast<const void*>(&parts) : &shape, size);
+  if (written != nullptr) *written = size;
   return Blas::kSuccess;
 }
 
@@ -311,7 +370,7 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
   std::string wrong = CheckShapes(product);
   if (wrong.empty()) wrong = CheckMemory(product, device);
   // Without an algorithm it asks its own heuristic, which takes what alignment there is.
-  const Algorithm own{kMagic, 1, 0, 1, 0, {}};
+  const Algorithm own{kMagic, 1, 0, 1, 0, 1, {}};
   const Algorithm& chosen = algorithm == nullptr ? own : *algorithm;
   if (chosen.magic != kMagic) wrong = "the algorithm is none of the heuristic's";
   if (wrong.empty()) wrong = CheckWorkspace(chosen, workspace, workspace_bytes, device);
@@ -319,11 +378,14 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
     wrong = "the matrices are aligned to fewer bytes than the heuristic was told";
   }
   if (!wrong.empty()) return Refuse(Blas::kInvalidValue, wrong);
+  LoadOnce(stream->context(), KernelOf(product, chosen));
+  ++products_for[std::clamp(plan->multiprocessors, 0, kMultiprocessors)];
   const int parts = static_cast<int>(chosen.parts);
   const size_t used = chosen.workspace;
   const bool rounds = chosen.rounds_parts != 0;
   const Result result = stream->Enqueue(
-      [=] {
+      [=, kept = chosen, context = stream->context()] {
+        if (!FindPlace(kept, *context)) return kLaunchTimeout;
         // What an algorithm leaves in its workspace is of no use to anyone.
         if (used > 0) std::memset(HostView(reinterpret_cast<uint64_t>(workspace)), 0xA5, used);
         Multiply(product, parts, rounds);
@@ -331,6 +393,11 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
       },
       {a_data, b_data, c_data, d_data, plan->bias, workspace});
   return result == Result::kSuccess ? Blas::kSuccess : Blas::kExecutionFailed;
+}
+
+// For tests: how many products of this process were chosen for so many multiprocessors; 0: for all.
+int SimProductsFor(int multiprocessors) {
+  return products_for[multiprocessors];
 }
 
 }  // extern "C"

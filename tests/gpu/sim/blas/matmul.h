@@ -54,6 +54,7 @@ struct MatmulPlan {
   int32_t transposes_b = kPlain;
   int32_t epilogue = kNoEpilogue;
   const void* bias = nullptr;
+  int32_t multiprocessors = 0;  // that it may use; 0: all
 };
 
 struct Product {

@@ -74,6 +74,12 @@ CallbackScope::~CallbackScope() {
   --callbacks;
 }
 
+void LoadOnce(Context* context, const std::string& kernel) {
+  const std::lock_guard<std::mutex> lock(context->loading);
+  if (!context->loaded.insert(kernel).second) return;
+  for (Stream* const stream : StreamsOf(context)) stream->WaitUntilNothingRuns();
+}
+
 const char* EnteredFunction() {
   return entered;
 }
@@ -95,6 +101,9 @@ Result Enter(const char* function, unsigned needs) {
   Context* context = CurrentContext();
   if (context == nullptr) {
     return Refuse(Result::kInvalidContext, name + " without a current context");
+  }
+  {
+    const std::lock_guard<std::mutex> loaded(context->loading);
   }
   if (context->error != 0) {
     return Refuse(static_cast<Result>(context->error.load()), "the context is lost");

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "driver/report.h"
 
@@ -18,11 +21,16 @@ struct Context {
   int device = 0;
   std::atomic<int> retained{0};
   std::atomic<int> error{0};                // of a kernel: every call answers it from then on
-  std::atomic<int> waiting{0};              // kernels that run and have waited for a signal
+  std::atomic<int> waiting{0};              // kernels that run and have waited for a signal, or in NCCL
   std::atomic<int64_t> waiting_threads{0};  // of their grids
   std::mutex enqueuing;                     // orders the legacy stream with the others
+  // Of each hardware queue: when what was put there last has begun.
+  std::vector<std::shared_future<void>> queues;
+  std::atomic<int> num_streams{0};
   std::mutex peers_mutex;
   std::set<int> peers;  // devices whose memory its kernels may use
+  std::mutex loading;   // held while a module is loaded: all other calls of the context wait
+  std::set<std::string> loaded;
 };
 
 int NumDevices();
@@ -41,6 +49,10 @@ enum Need : unsigned {
   kIsUnsafe = 4,      // not allowed while a stream is captured, see CaptureForbids()
   kMayWait = 8,       // for kernels: while one waits for a signal, both may wait forever
 };
+
+// The first use of a library's kernel in a context, by a name for it: its module is loaded, which
+// waits until nothing runs on the GPU, while all other calls of the context wait for it.
+void LoadOnce(Context* context, const std::string& kernel);
 
 // Begins every function of libcuda: kSuccess, or its answer.
 Result Enter(const char* function, unsigned needs);

@@ -38,6 +38,12 @@ void SleepAMoment() {
   }
 }
 
+// 0: as many as there are streams.
+int NumQueues() {
+  const char* const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
 Stream* Legacy(Context* context) {
   Streams& streams = GetStreams();
   const std::lock_guard<std::mutex> lock(streams.mutex);
@@ -54,10 +60,10 @@ Stream* OwnOfThread(Context* context) {
 
 }  // namespace
 
-Result Stream::Enqueue(Task task, const std::vector<const void*>& used) {
+Result Stream::Enqueue(Task task, const std::vector<const void*>& used, bool is_wait) {
   return Do(
-      [task = std::move(task), used](Stream* stream) {
-        Item item{task, Pin(used), {}};
+      [task = std::move(task), used, is_wait](Stream* stream) {
+        Item item{task, Pin(used), {}, is_wait};
         stream->Put(std::move(item));
         return Result::kSuccess;
       },
@@ -82,6 +88,13 @@ void Stream::Put(Item item) {
     Stream* const legacy = Legacy(context_);
     item.after.push_back({legacy, legacy->queued()});
   }
+  if (const int queues = NumQueues(); queues > 0) {
+    context_->queues.resize(static_cast<size_t>(queues));
+    std::shared_future<void>& last = context_->queues[static_cast<size_t>(number_ % queues)];
+    item.before = last;
+    item.begun = std::make_shared<std::promise<void>>();
+    last = item.begun->get_future().share();
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   items_.push_back(std::move(item));
   ++queued_;
@@ -98,8 +111,11 @@ void Stream::Work() {
     items_.pop_front();
     lock.unlock();
     for (const auto& [other, count] : item.after) other->WaitUntil(count);
+    if (item.before.valid()) item.before.wait();
     SleepAMoment();
+    if (item.begun != nullptr && !item.is_wait) item.begun->set_value();
     const Result result = item.task();
+    if (item.begun != nullptr && item.is_wait) item.begun->set_value();
     // What comes behind is run, too, since events must be reached; kernels look at the error.
     int none = 0;
     if (result != Result::kSuccess) {
@@ -139,6 +155,15 @@ Result Stream::Synchronize() {
     return kLaunchTimeout;
   }
   return static_cast<Result>(context_->error.load());
+}
+
+void Stream::WaitUntilNothingRuns() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto limit = std::chrono::duration<double>(TimeoutS());
+  const bool idle = changed_.wait_for(lock, limit, [&] {
+    return queued_ - finished_ == items_.size() && (held_ || items_.empty());
+  });
+  if (!idle) Mistake("a module is loaded while a kernel runs that does not end");
 }
 
 bool Stream::Idle() {

@@ -88,6 +88,8 @@ int Attribute(DeviceAttribute attribute, Device device) {
       return Number("COLLOPS_SIM_SM", 90) / 10;
     case DeviceAttribute::kComputeCapabilityMinor:
       return Number("COLLOPS_SIM_SM", 90) % 10;
+    case DeviceAttribute::kMpsEnabled:
+      return Number("COLLOPS_SIM_MPS", 0);
     case DeviceAttribute::kMaxSharedBytesPerBlock:
       return 227 * 1024;
     case DeviceAttribute::kUnifiedAddressing:
@@ -163,8 +165,10 @@ Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
 }
 Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, Device device) {
   const Result result = EnterFor("cuDeviceGetAttribute", device);
-  if (result == Result::kSuccess) *value = Attribute(attribute, device);
-  return result;
+  if (result != Result::kSuccess) return result;
+  *value = Attribute(attribute, device);
+  if (*value >= 0) return result;
+  return Refuse(Result::kInvalidValue, "this driver does not know the attribute");
 }
 Result cuDeviceGetPCIBusId(char* id, int bytes, Device device) {
   const Result result = EnterFor("cuDeviceGetPCIBusId", device);

@@ -63,7 +63,7 @@ Result WaitOn(Stream* stream, Event* event) {
     mark = event->last;
   }
   if (mark == nullptr) return Result::kSuccess;
-  return stream->Enqueue([mark] { return mark->Wait(); });
+  return stream->Enqueue([mark] { return mark->Wait(); }, {}, true);
 }
 
 }  // namespace

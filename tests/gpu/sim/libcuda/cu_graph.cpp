@@ -48,7 +48,7 @@ Result Replay(const std::shared_ptr<Executable>& executable, Stream* stream) {
   for (int i = 0; i < graph.num_records; ++i) marks.push_back(std::make_shared<Mark>());
   Result result = Result::kSuccess;
   if (executable->last != nullptr) {
-    result = stream->Enqueue([mark = executable->last] { return mark->Wait(); });
+    result = stream->Enqueue([mark = executable->last] { return mark->Wait(); }, {}, true);
   }
   for (const Graph::Node& node : graph.nodes) {
     if (result != Result::kSuccess) return result;
@@ -64,7 +64,7 @@ Result Replay(const std::shared_ptr<Executable>& executable, Stream* stream) {
       result = where->Enqueue([mark] { return mark->Reach(); });
     } else if (node.wait >= 0) {
       const auto mark = marks[static_cast<size_t>(node.wait)];
-      result = where->Enqueue([mark] { return mark->Wait(); });
+      result = where->Enqueue([mark] { return mark->Wait(); }, {}, true);
     } else {
       result = node.launch(where);
     }

@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
+#include <utility>
 
+#include "driver/context.h"
 #include "driver/event.h"
 #include "driver/memory.h"
 
@@ -88,8 +91,40 @@ void Comm::Leave() {
   user_ = std::thread::id();
 }
 
+// The ranks whom the calls need for the first time tell each other that they have come.
+bool Comm::ConnectFor(const std::vector<Call>& calls) {
+  std::set<std::pair<bool, int>> fresh;  // for messages, or for collectives, and the peer
+  has_connected_.resize(static_cast<size_t>(size_));
+  for (const Call& call : calls) {
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_ || (call.IsMessage() && peer != call.root)) continue;
+      const bool known =
+          call.IsMessage() ? has_connected_[static_cast<size_t>(peer)] : has_connected_all_;
+      if (!known) fresh.insert({call.IsMessage(), peer});
+    }
+  }
+  char here = 0;
+  std::vector<char> there(fresh.size());
+  std::vector<Mesh::Transfer> transfers;
+  size_t next = 0;
+  for (const auto& [is_message, peer] : fresh) {
+    transfers.push_back({Mesh::kConnections, peer, true, &here, 1});
+    transfers.push_back({Mesh::kConnections, peer, false, &there[next++], 1});
+  }
+  if (!mesh_.Exchange(transfers)) return false;
+  for (const auto& [is_message, peer] : fresh) {
+    if (is_message) has_connected_[static_cast<size_t>(peer)] = true;
+    if (!is_message) has_connected_all_ = true;
+  }
+  return true;
+}
+
 // All streams of the group wait for each other before it and behind it, as with NCCL.
 Nccl Comm::Launch(const std::vector<Call>& calls) {
+  if (!ConnectFor(calls)) {
+    static_cast<void>(Stopped());
+    return RefuseNccl(Nccl::kInternalError, "a rank that the call needs has not come");
+  }
   Stream* const first = calls[0].stream;
   std::vector<Stream*> others;
   for (const Call& call : calls) {
@@ -136,12 +171,19 @@ Result Comm::Run(const std::vector<Call>& calls, uint64_t place) {
     goes_on = RunCollective(call, num_collectives_++);
   }
   if (goes_on) RunMessages(calls);
+  if (std::exchange(waits_, false)) --PrimaryOf(device_)->waiting;
   lock.lock();
   is_running_ = false;
   ++next_;
   changed_.notify_all();
   // Neither an error of NCCL nor an abort makes the stream's context unusable.
   return Result::kSuccess;
+}
+
+bool Comm::Exchange(std::vector<Mesh::Transfer> transfers) {
+  return mesh_.Exchange(std::move(transfers), [this] {
+    if (!std::exchange(waits_, true)) ++PrimaryOf(device_)->waiting;
+  });
 }
 
 bool Comm::Finish() {
@@ -209,7 +251,7 @@ bool Comm::RunCollective(const Call& call, uint64_t number) {
     transfers.push_back({Mesh::kCollectives, r, true, &mine[i], sizeof(Header)});
     transfers.push_back({Mesh::kCollectives, r, false, &theirs[i], sizeof(Header)});
   }
-  if (!mesh_.Exchange(transfers)) return Stopped();
+  if (!Exchange(transfers)) return Stopped();
   return Compare(mine, theirs, peers) && Move(call);
 }
 
@@ -239,7 +281,7 @@ bool Comm::Move(const Call& call) {
     if (i_send) transfers.push_back({Mesh::kCollectives, r, true, from, bytes});
     if (i_receive) transfers.push_back({Mesh::kCollectives, r, false, to, bytes});
   }
-  if (!mesh_.Exchange(transfers)) return Stopped();
+  if (!Exchange(transfers)) return Stopped();
   if (reduces && (call.kind != Call::kReduce || call.root == rank_)) Reduce(call, parts);
   return true;
 }
@@ -308,7 +350,7 @@ bool Comm::RunMessages(const std::vector<Call>& calls) {
     std::memmove(HostView(reinterpret_cast<uint64_t>(own_receives[i]->receive)),
                  HostView(reinterpret_cast<uint64_t>(from.send)), from.bytes());
   }
-  return mesh_.Exchange(transfers) || (!differs && Stopped());
+  return Exchange(transfers) || (!differs && Stopped());
 }
 
 }  // namespace collops_sim

@@ -54,7 +54,9 @@ class Comm : public std::enable_shared_from_this<Comm> {
   }
   // Meets the other ranks.
   Nccl Meet(const std::string& root);
-  // Puts one group's calls on their streams.
+  // Puts one group's calls on their streams. Waits on the host, as NCCL connects ranks when they
+  // first need each other: in its first collective for all ranks, in its first message with a rank
+  // for that one.
   Nccl Launch(const std::vector<Call>& calls);
   // Waits until all calls have run; false if it takes longer than TimeoutS().
   bool Finish();
@@ -69,7 +71,10 @@ class Comm : public std::enable_shared_from_this<Comm> {
   void Leave();
 
  private:
+  bool ConnectFor(const std::vector<Call>& calls);
   Result Run(const std::vector<Call>& calls, uint64_t place);
+  // Moves what the kernel that runs moves; once it has waited it counts as waiting until it ends.
+  bool Exchange(std::vector<Mesh::Transfer> transfers);
   bool RunCollective(const Call& call, uint64_t number);
   bool RunMessages(const std::vector<Call>& calls);
   bool Compare(const std::vector<Header>& mine, const std::vector<Header>& theirs,
@@ -91,7 +96,10 @@ class Comm : public std::enable_shared_from_this<Comm> {
   uint64_t num_collectives_ = 0;
   uint64_t next_ = 0;  // the group whose turn it is
   bool is_running_ = false;
+  bool waits_ = false;  // what runs
   std::thread::id user_;
+  bool has_connected_all_ = false;
+  std::vector<bool> has_connected_;  // by peer, for messages
   const std::shared_ptr<const char> captured_ = std::make_shared<const char>();  // graphs share it
 };
 

@@ -1,6 +1,7 @@
 #include "nccl/group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -24,9 +25,12 @@ struct Group {
 };
 
 thread_local Group group;
+std::atomic<int> num_threads{0};
 
-// A communicator that does not block may do its work when the call has returned: a drawn delay.
+// A communicator that does not block does its work in a thread of NCCL's, which may be when the
+// call has returned: a drawn delay.
 void Later(std::function<void()> work) {
+  ++num_threads;
   std::thread([work = std::move(work)] {
     thread_local std::minstd_rand random(std::random_device{}());
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
@@ -46,9 +50,10 @@ Nccl RunInits(std::vector<Init> inits) {
       result = Nccl::kInProgress;
       continue;
     }
+    // One that could not be made stays until it is aborted.
     threads.emplace_back([&results, &init, i] {
       results[i] = init.run();
-      if (results[i] != Nccl::kSuccess) ForgetComm(init.comm.get());
+      init.comm->set_state(results[i]);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -217,3 +222,8 @@ Nccl AddInit(const std::shared_ptr<Comm>& comm, std::function<Nccl()> init) {
 }
 
 }  // namespace collops_sim
+
+// For tests: how many threads NCCL has started for communicators that do not block.
+extern "C" int SimNcclThreads() {
+  return collops_sim::num_threads;
+}

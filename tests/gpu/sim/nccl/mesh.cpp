@@ -144,7 +144,7 @@ ptrdiff_t Mesh::Move(int descriptor, const Transfer& transfer) {
   return done <= 0 ? -1 : done;
 }
 
-bool Mesh::Exchange(std::vector<Transfer> transfers) {
+bool Mesh::Exchange(std::vector<Transfer> transfers, const std::function<void()>& on_wait) {
   const Until until{Now() + TimeoutS(), &stopped_};
   std::vector<bool> is_done(transfers.size(), false);
   while (!until.IsOver()) {
@@ -170,7 +170,9 @@ bool Mesh::Exchange(std::vector<Transfer> transfers) {
       }
     }
     if (busy.empty()) return true;
-    if (!moved) WaitAMoment(wished.data(), wished.size());
+    if (moved) continue;
+    if (on_wait != nullptr) on_wait();
+    WaitAMoment(wished.data(), wished.size());
   }
   return false;
 }

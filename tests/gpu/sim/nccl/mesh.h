@@ -8,7 +8,8 @@
 #include <vector>
 
 // How the ranks of a simulated communicator reach each other, in threads, processes and hosts
-// alike: sockets between every two, for collectives, for messages and for what hosts agree on.
+// alike: sockets between every two, for collectives, for messages, for what hosts agree on, and for
+// connecting.
 namespace collops_sim {
 
 // COLLOPS_SIM_HOST_IP: the address of this host; empty where all ranks are on one host.
@@ -20,7 +21,7 @@ std::string OpenRoot();
 
 class Mesh {
  public:
-  enum Channel { kCollectives, kMessages, kAnswers, kHosts, kNumChannels };
+  enum Channel { kCollectives, kMessages, kAnswers, kHosts, kConnections, kNumChannels };
 
   struct Transfer {
     Channel channel;
@@ -41,8 +42,8 @@ class Mesh {
 
   // Moves everything at once, in list order per channel, peer and direction. False when it was
   // stopped, or after TimeoutS(): a peer that is gone does not end it, as NCCL's kernels wait for
-  // ever.
-  bool Exchange(std::vector<Transfer> transfers);
+  // ever. Calls `on_wait` where it waits for a peer.
+  bool Exchange(std::vector<Transfer> transfers, const std::function<void()>& on_wait = nullptr);
   // A peer on another host has closed its end.
   bool HasLostHost() const { return has_lost_host_; }
 

@@ -8,7 +8,6 @@
 #include "collops/kernels/cuda/compute/cuda_compute.h"
 #include "collops/kernels/cuda/driver/device_scope.h"
 #include "collops/kernels/cuda/driver/error.h"
-#include "collops/kernels/cuda/memory/running_calls.h"
 #include "collops/kernels/cuda/peers/staging.h"
 
 namespace collops::cuda_peers {
@@ -57,11 +56,18 @@ bool Engine::IsStreamed(int64_t bytes) const {
   return bytes > kStreamedBytes / sharers_;
 }
 
+int Engine::WorkersBeside() const {
+  return PartBeside(group_.is_direct != 0 ? most_blocks_ : group_.num_workers);
+}
+
 // Products run beside the streams that they make, and get most multiprocessors; which stream a call
 // is on is equal on all ranks, as they cut a product alike.
 int Engine::PartOn(cuda::Stream stream, int blocks) const {
-  const bool beside_products = cuda::CudaCompute::IsSideStream(stream);
-  const int part = !beside_products ? 1 : group_.is_direct != 0 ? kDirectPart : kStagedPart;
+  return cuda::CudaCompute::IsSideStream(stream) ? PartBeside(blocks) : blocks;
+}
+
+int Engine::PartBeside(int blocks) const {
+  const int part = group_.is_direct != 0 ? kDirectPart : kStagedPart;
   return (blocks + part - 1) / part;
 }
 
@@ -131,7 +137,7 @@ Status Engine::MarkLast(cuda::Stream stream) {
   Last& last = graph == nullptr ? last_ : last_captured_;
   if (last.event == nullptr) COLLOPS_RETURN_IF_ERROR(runtime_.CreateEvent(&last.event));
   COLLOPS_RETURN_IF_ERROR(runtime_.RecordEvent(last.event, stream));
-  if (graph == nullptr) cuda::RunningCalls::Note(this, last.event);
+  if (graph == nullptr) cuda::RunningCalls::Note(driver_, this, last.event);
   last.capture = capture;
   return Ok();
 }

@@ -13,6 +13,7 @@
 #include "collops/kernels/cuda/driver/api.h"
 #include "collops/kernels/cuda/driver/runtime.h"
 #include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/cuda/memory/running_calls.h"
 #include "collops/kernels/cuda/peers/step.h"
 
 namespace collops::cuda_peers {
@@ -39,6 +40,7 @@ class Engine : public StreamEngine {
     int blocks = 1;
     COLLOPS_RETURN_IF_ERROR(FindBlocks(args.call, bytes, &blocks));
     COLLOPS_RETURN_IF_ERROR(CheckStream(stream));
+    const cuda::RunningCalls::Launching launching(device_);
     COLLOPS_RETURN_IF_ERROR(OrderBehindLast(stream));
     if (IsGated(bytes)) {
       COLLOPS_RETURN_IF_ERROR(LaunchGated(cuda::Gated<Args>{args}, bytes, stream));
@@ -54,6 +56,7 @@ class Engine : public StreamEngine {
   Status Meet(control::Control* control, bool compares, int device) override;
   // Ok, or why kernels of this rank cannot wait for others' on that stream.
   Status CheckStream(void* stream) const;
+  DeviceShare device_share() const override { return share_; }
   Status AsyncError() override;
   Status DeviceError() override;
   std::optional<double> WaitingS() override;
@@ -85,7 +88,9 @@ class Engine : public StreamEngine {
   }
   int DataBlocks(const char* name, int64_t bytes, cuda::Stream stream) const;
   int PartOn(cuda::Stream stream, int blocks) const;
+  int PartBeside(int blocks) const;
   int WorkersOn(cuda::Stream stream) const;
+  int WorkersBeside() const;
   Status FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const;
   Status OrderBehindLast(cuda::Stream stream);
   Status MarkLast(cuda::Stream stream);
@@ -103,6 +108,7 @@ class Engine : public StreamEngine {
   int sharers_ = 1;      // ranks of its GPU
   int device_ = -1;
   bool shares_device_ = false;  // with another rank of this process
+  DeviceShare share_;
   std::atomic<bool> is_connected_{false};
   // An event behind a call, and the number of its capture.
   struct Last {

@@ -31,17 +31,19 @@ void Engine::Arrange(const std::vector<Place>& places) {
   NoteSharers(places, own);
   device_ = own.device;
   shares_device_ = std::count_if(places.begin(), places.end(), [&](const Place& other) {
-                     return InOneProcess(own, other) && OnOneDevice(own, other);
+                     return InOneProcess(own.home, other.home) && OnOneDevice(own.home, other.home);
                    }) > 1;
   const bool is_direct = std::all_of(places.begin(), places.end(), [&](const Place& other) {
-    return InOneProcess(own, other) && OnOneDevice(own, other);
+    return InOneProcess(own.home, other.home) && OnOneDevice(own.home, other.home);
   });
   group_.is_direct = is_direct ? 1 : 0;
-  if (is_direct) return;
-  int workers = cuda::kMostWorkers;
-  for (const Place& place : places) workers = std::min(workers, BlocksOf(places, place));
-  group_.num_workers = workers;
-  group_.slot_bytes = kSlotBytes;
+  if (!is_direct) {
+    int workers = cuda::kMostWorkers;
+    for (const Place& place : places) workers = std::min(workers, BlocksOf(places, place));
+    group_.num_workers = workers;
+    group_.slot_bytes = kSlotBytes;
+  }
+  share_.blocks_beside = share_.ranks * WorkersBeside();
 }
 
 // Makes this rank's region, which needs no peer.
@@ -81,6 +83,10 @@ Status Engine::Meet(control::Control* control, bool compares, int device) {
   Agreement agreement(kFirstContact);
   agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0");
   COLLOPS_RETURN_IF_ERROR(control->Share(agreement, &own, sizeof(own), places.data()));
+  std::vector<cuda::Home> homes;
+  for (const Place& place : places) homes.push_back(place.home);
+  cuda::WarnOfSharing(driver_, device, rank_, homes);
+  share_ = ShareOf(homes);
 
   std::vector<SlabPart> parts(static_cast<size_t>(size_));
   const Status made = MakeRegion(places, device);

@@ -1,10 +1,7 @@
 #include "collops/comm/backends/cuda/peer_memory.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
@@ -22,12 +19,6 @@ using cuda::DevicePointer;
 using cuda::DriverApi;
 using cuda::ToStatus;
 
-// Drawn once in a process, and again in a child of fork().
-struct ProcessMark {
-  uint64_t number = uint64_t{std::random_device()()} << 32 | std::random_device()();
-};
-PerProcess<ProcessMark> process_mark;
-
 // The most ranks that a group of this process had on one GPU, by device.
 struct Sharers {
   std::mutex mutex;
@@ -36,37 +27,28 @@ struct Sharers {
 PerProcess<Sharers> sharers_here;
 
 int32_t RanksOnDevice(const std::vector<Place>& places, const Place& of) {
-  return static_cast<int32_t>(std::count_if(
-      places.begin(), places.end(), [&](const Place& other) { return OnOneDevice(of, other); }));
+  return static_cast<int32_t>(std::count_if(places.begin(), places.end(), [&](const Place& other) {
+    return OnOneDevice(of.home, other.home);
+  }));
 }
 
 }  // namespace
 
 Status FindPlace(const DriverApi& driver, int device, int most_blocks, Place* place) {
   *place = {};
-  place->process = getpid();
-  place->process_mark = process_mark.Get().number;
   place->draw = std::random_device()();
   place->device = device;
   place->most_blocks = most_blocks;
   Sharers& sharers = sharers_here.Get();
   const std::lock_guard<std::mutex> lock(sharers.mutex);
   place->sharers = sharers.most[device];
-  return ToStatus(driver, driver.device_get_uuid(&place->uuid, device), "cuDeviceGetUuid");
-}
-
-bool InOneProcess(const Place& a, const Place& b) {
-  return a.process == b.process && a.process_mark == b.process_mark;
-}
-
-bool OnOneDevice(const Place& a, const Place& b) {
-  return std::memcmp(&a.uuid, &b.uuid, sizeof(a.uuid)) == 0;
+  return cuda::FindHome(driver, device, &place->home);
 }
 
 int SharersOf(const std::vector<Place>& places, const Place& of) {
   int32_t ranks = RanksOnDevice(places, of);
   for (const Place& place : places) {
-    if (OnOneDevice(of, place)) ranks = std::max(ranks, place.sharers);
+    if (OnOneDevice(of.home, place.home)) ranks = std::max(ranks, place.sharers);
   }
   return ranks;
 }
@@ -129,10 +111,10 @@ Status PeerMemory::Allocate(int device, int64_t bytes, uint32_t last_step,
 Status PeerMemory::OpenPeer(const Place& own, const Place& peer, const SlabPart& part,
                             const Slabs::Before& before, char** region) {
   DevicePointer slab = part.slab;
-  if (!InOneProcess(own, peer)) {
+  if (!InOneProcess(own.home, peer.home)) {
     // A process that has the same pid later has another mark.
     const std::string key =
-        Concat(own.device, "/", peer.process, "/", peer.process_mark, "/", part.slab);
+        Concat(own.device, "/", peer.home.process, "/", peer.home.process_mark, "/", part.slab);
     COLLOPS_RETURN_IF_ERROR(Slabs::Open(driver_, key, part.handle, before, &slab));
   } else if (own.device != peer.device) {
     int can = 0;
@@ -162,7 +144,7 @@ Status PeerMemory::Open(int rank, const std::vector<Place>& places,
     }
     const Status opened = OpenPeer(places[own], places[peer], parts[peer], before, &regions_[peer]);
     COLLOPS_CHECK_ARG(opened.ok(), opened.code(), "backend cuda: the memory of rank ", peer,
-                      " (pid ", places[peer].process, ", GPU ", places[peer].device,
+                      " (pid ", places[peer].home.process, ", GPU ", places[peer].device,
                       ") cannot be addressed by rank ", rank, " (GPU ", places[own].device,
                       "): ", opened.message(), "; use nccl");
   }

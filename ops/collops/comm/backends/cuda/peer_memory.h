@@ -8,23 +8,20 @@
 #include "collops/comm/backends/cuda/slabs.h"
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver/home.h"
 #include "collops/kernels/cuda/peers/region.h"
 
 namespace collops::cuda_peers {
 
 // What a rank tells the others before it has a region: where it runs.
 struct Place {
-  int64_t process;        // its pid
-  uint64_t process_mark;  // with the pid, no other process of the host has it
-  uint64_t draw;          // a random number
-  int32_t device;         // as cuDeviceGet counts in that process
-  int32_t most_blocks;    // that kernels of one call may have on its GPU, together
-  int32_t sharers;        // ranks that were on its GPU in an earlier group of that process
-  cuda::Uuid uuid;        // of the GPU
+  cuda::Home home;
+  uint64_t draw;        // a random number
+  int32_t device;       // as cuDeviceGet counts in that process
+  int32_t most_blocks;  // that kernels of one call may have on its GPU, together
+  int32_t sharers;      // ranks that were on its GPU in an earlier group of that process
 };
 Status FindPlace(const cuda::DriverApi& driver, int device, int most_blocks, Place* place);
-bool InOneProcess(const Place& a, const Place& b);
-bool OnOneDevice(const Place& a, const Place& b);
 // Ranks that share the GPU of `of`: those of the group, or of a larger one of which it is a part,
 // as the calls of its other parts run at the same time.
 int SharersOf(const std::vector<Place>& places, const Place& of);

@@ -1,7 +1,9 @@
 #include "collops/comm/backends/nccl/comm_handle.h"
 
 #include <chrono>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "collops/comm/backends/nccl/library/error.h"
 
@@ -9,9 +11,65 @@ namespace collops::nccl {
 namespace {
 
 // How long a wait sleeps between two looks.
-constexpr std::chrono::microseconds kLook(50);
+constexpr std::chrono::milliseconds kLook(1);
 // How long ncclCommAbort is waited for.
 constexpr std::chrono::seconds kAborts(2);
+// How long a function that was given up has to return by itself. An abort meanwhile might free what
+// it still uses; later it ends a wait for a rank that does not come.
+constexpr std::chrono::seconds kReturns(10);
+
+struct Answer {
+  Status reached;
+  Result result = Result::kInternalError;
+};
+
+// A function of NCCL that makes an ncclComm_t and waits for other ranks, in a thread of its own.
+class Making {
+ public:
+  using Call = std::function<Result(Comm* made)>;
+
+  Status Start(const char* name, const OnGpu& on_gpu, const Call& call) {
+    try {
+      std::thread([self = kept_, on_gpu, call] {
+        Answer answer;
+        answer.reached = on_gpu([&] { answer.result = call(&self->made); });
+        self->promise.set_value(answer);
+      }).detach();
+      return Ok();
+    } catch (const std::system_error& error) {
+      return Error(ERROR_RT_FAIL, name, ": no thread can be started: ", error.what());
+    }
+  }
+
+  Status Await(const char* name, const MayWait& may_wait, Result* result) {
+    while (answer_.wait_for(kLook) != std::future_status::ready) {
+      COLLOPS_RETURN_IF_ERROR(may_wait(name));
+    }
+    *result = answer_.get().result;
+    return answer_.get().reached;
+  }
+
+  // NCCL may store it long before the function returns.
+  Comm made() const { return __atomic_load_n(&kept_->made, __ATOMIC_ACQUIRE); }
+
+  // Aborts what is made by a function that was given up, once that has returned.
+  void AbortLater(const Api& api) const {
+    std::thread([self = *this, abort = api.comm_abort] {
+      self.answer_.wait_for(kReturns);
+      // No one can act on an error of this call.
+      if (self.made() != nullptr) static_cast<void>(abort(self.made()));
+    }).detach();
+  }
+
+ private:
+  struct Kept {
+    Comm made = nullptr;
+    std::promise<Answer> promise;
+  };
+
+  std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
+  std::shared_future<Answer> answer_ = kept_->promise.get_future().share();
+};
 
 }  // namespace
 
@@ -20,7 +78,7 @@ Config CommHandle::OurConfig() {
   config.size = sizeof(Config);
   config.magic = kConfigMagic;
   config.version = kConfigVersion;
-  config.blocking = 0;
+  config.blocking = 1;
   for (int32_t* field : {&config.cga_cluster_size, &config.min_ctas, &config.max_ctas,
                          &config.split_share, &config.traffic_class, &config.collnet_enable,
                          &config.cta_policy, &config.shrink_share, &config.nvls_ctas}) {
@@ -30,14 +88,24 @@ Config CommHandle::OurConfig() {
 }
 
 Status CommHandle::FromUniqueId(const Api& api, int rank, int rank_size, const UniqueId& id,
-                                const MayWait& may_wait, std::shared_ptr<CommHandle>* handle) {
+                                const OnGpu& on_gpu, const MayWait& may_wait,
+                                std::shared_ptr<CommHandle>* handle) {
   constexpr const char* kCall = "ncclCommInitRankConfig";
-  Config config = OurConfig();
-  Comm made = nullptr;
-  const Result result = api.comm_init_rank_config(&made, rank_size, id, rank, &config);
-  if (made == nullptr) return ToStatus(api, result, kCall);
-  std::shared_ptr<CommHandle> whole(new CommHandle(api, made, true));
-  COLLOPS_RETURN_IF_ERROR(whole->Settle(result, kCall, may_wait));
+  Making making;
+  COLLOPS_RETURN_IF_ERROR(
+      making.Start(kCall, on_gpu, [=, init = api.comm_init_rank_config](Comm* made) {
+        Config config = OurConfig();
+        return init(made, rank_size, id, rank, &config);
+      }));
+  Result result = Result::kSuccess;
+  const Status waited = making.Await(kCall, may_wait, &result);
+  if (!waited.ok()) {
+    making.AbortLater(api);
+    return waited;
+  }
+  if (making.made() == nullptr) return ToStatus(api, result, kCall);
+  std::shared_ptr<CommHandle> whole(new CommHandle(api, making.made(), true));
+  COLLOPS_RETURN_IF_ERROR(ToStatus(api, result, kCall));
   *handle = std::move(whole);
   return Ok();
 }
@@ -46,21 +114,24 @@ std::shared_ptr<CommHandle> CommHandle::OfCaller(const Api& api, Comm comm) {
   return std::shared_ptr<CommHandle>(new CommHandle(api, comm, false));
 }
 
-Status CommHandle::Split(int color, int key, const MayWait& may_wait,
+Status CommHandle::Split(int color, int key, const OnGpu& on_gpu, const MayWait& may_wait,
                          std::shared_ptr<CommHandle>* part) {
   constexpr const char* kCall = "ncclCommSplit";
   COLLOPS_CHECK_ARG(!aborted_, ERROR_ABORTED, kCall, ": the ncclComm_t was aborted");
-  Config config = OurConfig();
-  // NCCL stores there when the split is done, so it outlives a wait that is given up.
-  auto made = std::make_unique<Comm>(nullptr);
-  const Status split =
-      Settle(api_.comm_split(comm_, color, key, made.get(), &config), kCall, may_wait);
-  if (!split.ok()) static_cast<void>(made.release());
-  COLLOPS_RETURN_IF_ERROR(split);
-  if (color == kNoColor) return Ok();
-  std::shared_ptr<CommHandle> whole(new CommHandle(api_, *made, true));
-  COLLOPS_RETURN_IF_ERROR(whole->Settle(Result::kInProgress, kCall, may_wait));
-  *part = std::move(whole);
+  Making making;
+  COLLOPS_RETURN_IF_ERROR(
+      making.Start(kCall, on_gpu, [=, split = api_.comm_split, comm = comm_](Comm* made) {
+        Config config = OurConfig();
+        return split(comm, color, key, made, &config);
+      }));
+  Result result = Result::kSuccess;
+  Status status = making.Await(kCall, may_wait, &result);
+  if (status.ok()) status = Settle(result, kCall, may_wait);
+  if (!status.ok()) {
+    static_cast<void>(BeginAbort());
+    return status;
+  }
+  if (color != kNoColor) part->reset(new CommHandle(api_, making.made(), true));
   return Ok();
 }
 
@@ -74,9 +145,7 @@ Status CommHandle::Settle(Result result, const char* name, const MayWait& may_wa
   while (result == Result::kInProgress) {
     COLLOPS_RETURN_IF_ERROR(FindResult(&result));
     if (result != Result::kInProgress) break;
-    const Status may = may_wait(name);
-    unsettled_ |= !may.ok();
-    COLLOPS_RETURN_IF_ERROR(may);
+    COLLOPS_RETURN_IF_ERROR(may_wait(name));
     std::this_thread::sleep_for(kLook);
   }
   return ToStatus(api_, result, name);

@@ -96,7 +96,8 @@ Status NcclCommunicator::DoSplit(const std::vector<int>& members, int index,
     std::shared_ptr<CommHandle> made;
     COLLOPS_RETURN_IF_ERROR(InCall(
         "split",
-        engine_.handle()->Split(color, index < 0 ? 0 : index, engine_.UntilTimeout(), &made)));
+        engine_.handle()->Split(color, index < 0 ? 0 : index, engine_.InThread(device_index()),
+                                engine_.UntilTimeout(), &made)));
     if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
     return Ok();
   });

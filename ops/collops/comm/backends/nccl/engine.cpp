@@ -6,13 +6,15 @@
 #include "collops/core/process/interrupt.h"
 #include "collops/kernels/cuda/driver/device_scope.h"
 #include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver/relaxed_captures.h"
+#include "collops/kernels/cuda/memory/pool.h"
 
 namespace collops::nccl {
 namespace {
 
 // How long an ncclComm_t of ours waits for its calls before it is ended.
 constexpr double kEndS = 2.0;
-constexpr size_t kStandInBytes = 256;
+constexpr int64_t kStandInBytes = 256;
 
 }  // namespace
 
@@ -40,17 +42,31 @@ MayWait Engine::UntilTimeout() const {
   };
 }
 
+// The watcher's abort ends a call that waits inside NCCL, and the group's error says why.
 Status Engine::Taken(Result result, const char* call) const {
   if (result == Result::kSuccess) return Ok();
-  return handle_->Settle(result, call, UntilTimeout());
+  const Status status = handle_->Settle(result, call, UntilTimeout());
+  const bool was_ended = !status.ok() && control_ != nullptr && control_->failed();
+  return was_ended ? control_->Failure() : status;
 }
 
-Status Engine::Connect(std::shared_ptr<CommHandle> handle) {
+// For a thread of this process that may outlast the engine.
+OnGpu Engine::InThread(int device) const {
+  return [&driver = driver_, device](const std::function<void()>& step) {
+    const cuda::RelaxedCaptures relaxed(driver);
+    const cuda::DeviceScope scope(driver, device);
+    if (scope.status().ok()) step();
+    return scope.status();
+  };
+}
+
+Status Engine::Connect(int device, std::shared_ptr<CommHandle> handle) {
   COLLOPS_RETURN_IF_ERROR(kernels_.Load());
-  if (stand_in_ == 0) {
-    COLLOPS_RETURN_IF_ERROR(
-        cuda::ToStatus(driver_, driver_.mem_alloc(&stand_in_, kStandInBytes), "cuMemAlloc"));
-  }
+  const auto before = [this] {
+    return cuda::RunningCalls::Await(
+        driver_, [may_wait = UntilTimeout()] { return may_wait(kFirstContact); });
+  };
+  COLLOPS_RETURN_IF_ERROR(cuda::Pool::Take(driver_, device, kStandInBytes, before, &stand_in_));
   {
     const std::lock_guard<std::mutex> lock(letting_go_);
     handle_ = std::move(handle);
@@ -104,9 +120,7 @@ double Engine::Patience() const {
 // What was not destroyed is aborted with its last user, which ends the calls that still run.
 void Engine::LetGo(bool past) {
   if (past && handle_ != nullptr) handle_->End();
-  // The caller cannot act on an error of this call.
-  if (past && stand_in_ != 0) static_cast<void>(driver_.mem_free(stand_in_));
-  stand_in_ = 0;
+  stand_in_.reset();
   is_connected_ = false;
   const std::lock_guard<std::mutex> lock(letting_go_);
   handle_.reset();

@@ -13,8 +13,26 @@
 #include "collops/kernels/cuda/driver/api.h"
 #include "collops/kernels/cuda/driver/runtime.h"
 #include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/cuda/memory/block.h"
+#include "collops/kernels/cuda/memory/running_calls.h"
 
 namespace collops::nccl {
+
+// Lets others know of the last call, as memory cannot be allocated while a call waits for ranks.
+class NotedRuntime : public cuda::Runtime {
+ public:
+  using Runtime::Runtime;
+  ~NotedRuntime() override { cuda::RunningCalls::Forget(this); }
+  Status RecordEvent(Event event, Stream stream) override {
+    COLLOPS_RETURN_IF_ERROR(Runtime::RecordEvent(event, stream));
+    cuda::RunningCalls::Note(api_, this, event);
+    return Ok();
+  }
+  void DestroyEvent(Event event) override {
+    cuda::RunningCalls::Forget(this);
+    Runtime::DestroyEvent(event);
+  }
+};
 
 // One rank's ncclComm_t, its GPU's driver and our kernels there. Threads as in StreamEngine.
 class Engine : public StreamEngine {
@@ -32,21 +50,23 @@ class Engine : public StreamEngine {
   const std::shared_ptr<CommHandle>& handle() const { return handle_; }
 
   // A little device memory whose contents mean nothing: what a barrier sums.
-  void* stand_in() const { return reinterpret_cast<void*>(stand_in_); }
+  cuda::Block& stand_in() const { return *stand_in_; }
 
-  // Turns the result of a call of NCCL into a Status, once NCCL has taken the call on the host:
-  // waits for that, at most the time-out.
+  // Turns the result of a call of NCCL into a Status, once NCCL has taken the call on the host: a
+  // caller's ncclComm_t may need a wait for that, at most the time-out.
   Status Taken(Result result, const char* call) const;
   // For a wait that begins now: goes on until the time-out, a lost rank, or Ctrl-C.
   MayWait UntilTimeout() const;
+  OnGpu InThread(int device) const;
 
   // The engine's first calls may be made.
-  Status Connect(std::shared_ptr<CommHandle> handle);
+  Status Connect(int device, std::shared_ptr<CommHandle> handle);
 
   bool connected() const override { return is_connected_; }
   Status FindDevice(int* device) const override;
   Status OnDevice(int device, const std::function<void()>& step) const override;
   Status Meet(control::Control* control, bool compares, int device) override;
+  DeviceShare device_share() const override { return share_; }
   Status AsyncError() override;
   bool EndsByAbort() const override { return true; }
   void AbortCalls() override;
@@ -62,14 +82,15 @@ class Engine : public StreamEngine {
   const int rank_;
   const int size_;
   const double timeout_s_;
-  cuda::Runtime runtime_;
+  NotedRuntime runtime_;
   cuda::Kernels kernels_;
   control::Control* control_ = nullptr;  // owned by the communicator, as this is
   std::shared_ptr<CommHandle> caller_comm_;
   std::mutex letting_go_;  // AbortCalls() may run meanwhile
   std::shared_ptr<CommHandle> handle_;
   std::atomic<bool> is_connected_{false};
-  cuda::DevicePointer stand_in_ = 0;
+  std::shared_ptr<cuda::Block> stand_in_;
+  DeviceShare share_;  // of one that a unique id has connected
 };
 
 }  // namespace collops::nccl

@@ -55,6 +55,7 @@ struct Loaded {
     library.Find("cublasLtMatmulPreferenceDestroy", &api.preference_destroy);
     library.Find("cublasLtMatmulPreferenceSetAttribute", &api.preference_set);
     library.Find("cublasLtMatmulAlgoGetHeuristic", &api.choose);
+    library.Find("cublasLtMatmulAlgoConfigGetAttribute", &api.get_attribute);
     library.Find("cublasLtMatmul", &api.matmul);
     status = library.status();
   }

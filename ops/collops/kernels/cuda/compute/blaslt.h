@@ -32,7 +32,7 @@ enum class BlasCompute : int32_t { kFloat32 = 68 };
 enum class BlasOperation : int32_t { kAsItIs = 0, kTransposed = 1 };
 
 // cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
-enum class DescAttribute : int32_t { kTransposeA = 3, kTransposeB = 4 };
+enum class DescAttribute : int32_t { kTransposeA = 3, kTransposeB = 4, kMultiprocessors = 15 };
 enum class PreferenceAttribute : int32_t {
   kMaxWorkspaceBytes = 1,
   kReductionSchemeMask = 3,
@@ -41,7 +41,11 @@ enum class PreferenceAttribute : int32_t {
   kMinAlignmentC = 7,
   kMinAlignmentD = 8,
 };
-// cublasLtReductionScheme_t: a sum that is split is added up in float32.
+// cublasLtMatmulAlgoConfigAttributes_t, and some of cublasLtClusterShape_t.
+enum class AlgorithmAttribute : int32_t { kSplits = 2, kClusterShape = 8 };
+enum class ClusterShape : int32_t { kAuto = 0, kOneBlock = 2, kTwoByOne = 3, kOneByTwo = 5 };
+// cublasLtReductionScheme_t: no sum is split, or what is split is added up in float32.
+constexpr uint32_t kNoReduction = 0;
 constexpr uint32_t kReduceInComputeType = 2;
 
 // cublasLtMatmulAlgo_t and cublasLtMatmulHeuristicResult_t.
@@ -73,6 +77,8 @@ struct BlasApi {
   BlasStatus (*choose)(BlasHandle handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b,
                        MatrixLayout c, MatrixLayout d, MatmulPreference preference, int wanted,
                        MatmulChoice* choices, int* found);
+  BlasStatus (*get_attribute)(const MatmulAlgorithm* algorithm, AlgorithmAttribute attribute,
+                              void* value, size_t bytes, size_t* written);
   BlasStatus (*matmul)(BlasHandle handle, MatmulDesc desc, const void* alpha, const void* a,
                        MatrixLayout a_layout, const void* b, MatrixLayout b_layout,
                        const void* beta, const void* c, MatrixLayout c_layout, void* d,

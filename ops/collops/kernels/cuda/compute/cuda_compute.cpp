@@ -111,6 +111,12 @@ Status CudaCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, vo
       BytesOf(step.c), stream);
 }
 
+Status CudaCompute::Prepare(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
+  const DeviceScope scope(api_, device_);
+  COLLOPS_RETURN_IF_ERROR(scope.status());
+  return matmul_.Prepare(step, scratch, bytes, stream);
+}
+
 Status CudaCompute::SetZero(void* data, int64_t bytes, void* stream) {
   const DeviceScope scope(api_, device_);
   COLLOPS_RETURN_IF_ERROR(scope.status());

@@ -21,7 +21,7 @@ class CudaCompute : public kernels::StreamCompute {
 
   // `device` changes once, from -1 to the GPU's number. `check` is CheckStream().
   CudaCompute(const DriverApi& api, const std::atomic<int>& device, StreamCheck check = nullptr)
-      : api_(api), device_(device), check_(std::move(check)), kernels_(api), matmul_(device) {}
+      : api_(api), device_(device), check_(std::move(check)), kernels_(api), matmul_(api, device) {}
   CudaCompute(const CudaCompute&) = delete;
   CudaCompute& operator=(const CudaCompute&) = delete;
 
@@ -29,6 +29,8 @@ class CudaCompute : public kernels::StreamCompute {
   int64_t alignment() const override { return kAlignment; }
   Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
   Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;
+  Status Prepare(const kernels::StreamStep& step, void* scratch, int64_t bytes,
+                 void* stream) override;
   Status SetZero(void* data, int64_t bytes, void* stream) override;
   Status Copy(void* to, const void* from, int64_t bytes, void* stream) override;
   Status SideStream(void** stream) override;

@@ -1,9 +1,13 @@
 #include "collops/kernels/cuda/compute/matmul.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "collops/core/process/per_process.h"
 #include "collops/kernels/cuda/compute/free_list.h"
+#include "collops/kernels/cuda/memory/running_calls.h"
 
 namespace collops::cuda {
 
@@ -14,8 +18,19 @@ namespace {
 
 PerProcess<FreeList<BlasHandle>> free_handles_here;
 
+// Products by device that some rank of this process has used: cuBLASLt has loaded their kernels.
+struct Loaded {
+  std::mutex mutex;
+  std::set<std::pair<int, std::vector<int64_t>>> shapes;
+};
+PerProcess<Loaded> loaded_here;
+
+// How long the first use of a kernel waits for a moment in which no call runs.
+constexpr double kBetweenS = 10.0;
 constexpr uint32_t kMostAligned = 16;
-constexpr size_t kMostChoices = 64;
+constexpr size_t kMostChoices = 256;
+// How many algorithms are looked at for one that may run beside collectives.
+constexpr int kMostFound = 32;
 
 bool FindType(DType dtype, BlasType* type) {
   if (dtype == DType::kFloat32) *type = BlasType::kFloat32;
@@ -24,18 +39,21 @@ bool FindType(DType dtype, BlasType* type) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
 
-// The largest power of two, at most kMostAligned, that divides the address and a row's bytes.
-uint32_t AlignmentOf(const DeviceMatrix& matrix, bool has_address) {
-  const auto address = has_address ? reinterpret_cast<uintptr_t>(matrix.data) : uintptr_t{0};
-  const uintptr_t bits = address | static_cast<uintptr_t>(matrix.ld * SizeOf(matrix.dtype));
+// The largest power of two, at most kMostAligned, that divides a row's bytes; the elements' size if
+// the address is not aligned to it.
+uint32_t AlignmentOf(const DeviceMatrix& matrix, bool is_aligned) {
+  if (!is_aligned) return static_cast<uint32_t>(SizeOf(matrix.dtype));
   uint32_t alignment = kMostAligned;
-  while (bits % alignment != 0) alignment /= 2;
+  while (static_cast<uintptr_t>(matrix.ld * SizeOf(matrix.dtype)) % alignment != 0) alignment /= 2;
   return alignment;
 }
 
-bool HaveOneShape(const DeviceMatrix& a, const DeviceMatrix& b) {
-  return a.dtype == b.dtype && a.rows == b.rows && a.columns == b.columns && a.ld == b.ld &&
-         a.transposed == b.transposed;
+bool IsAligned(const DeviceMatrix& matrix) {
+  return reinterpret_cast<uintptr_t>(matrix.data) % AlignmentOf(matrix, true) == 0;
+}
+
+bool IsAligned(const StreamStep& step) {
+  return IsAligned(step.a) && IsAligned(step.b) && IsAligned(step.c);
 }
 
 }  // namespace
@@ -61,6 +79,10 @@ class Matmul::Objects {
                  "cublasLtMatmulDescCreate"));
     COLLOPS_RETURN_IF_ERROR(Turn(DescAttribute::kTransposeA, shape.b.transposed));
     COLLOPS_RETURN_IF_ERROR(Turn(DescAttribute::kTransposeB, shape.a.transposed));
+    if (shape.beside.multiprocessors > 0) {
+      const int32_t left = shape.beside.multiprocessors;
+      COLLOPS_RETURN_IF_ERROR(Set(DescAttribute::kMultiprocessors, left));
+    }
     COLLOPS_RETURN_IF_ERROR(Add(shape.b, &first_));
     COLLOPS_RETURN_IF_ERROR(Add(shape.a, &second_));
     return Add(shape.c, &result_);
@@ -73,8 +95,12 @@ class Matmul::Objects {
 
  private:
   Status Turn(DescAttribute attribute, bool transposed) {
-    const auto operation = transposed ? BlasOperation::kTransposed : BlasOperation::kAsItIs;
-    return ToStatus(api_, api_.desc_set(desc_, attribute, &operation, sizeof(operation)),
+    return Set(attribute, transposed ? BlasOperation::kTransposed : BlasOperation::kAsItIs);
+  }
+
+  template <class Value>
+  Status Set(DescAttribute attribute, const Value& value) {
+    return ToStatus(api_, api_.desc_set(desc_, attribute, &value, sizeof(value)),
                     "cublasLtMatmulDescSetAttribute");
   }
 
@@ -98,17 +124,29 @@ class Matmul::Objects {
   MatrixLayout result_ = nullptr;
 };
 
-bool Matmul::Shape::operator==(const Shape& other) const {
-  return HaveOneShape(a, other.a) && HaveOneShape(b, other.b) && HaveOneShape(c, other.c) &&
-         std::equal(std::begin(alignments), std::end(alignments), std::begin(other.alignments));
+std::vector<int64_t> Matmul::Shape::Numbers() const {
+  std::vector<int64_t> numbers = {beside.waits, beside.multiprocessors, is_aligned};
+  for (const DeviceMatrix& matrix : {a, b, c}) {
+    numbers.insert(numbers.end(), {static_cast<int64_t>(matrix.dtype), matrix.rows, matrix.columns,
+                                   matrix.ld, matrix.transposed});
+  }
+  return numbers;
 }
 
-Matmul::Shape Matmul::ShapeOf(const StreamStep& step, bool has_addresses) {
-  return {step.a,
-          step.b,
-          step.c,
-          {AlignmentOf(step.b, has_addresses), AlignmentOf(step.a, has_addresses),
-           AlignmentOf(step.c, has_addresses)}};
+bool Matmul::IsLoaded(const Shape& shape) const {
+  Loaded& loaded = loaded_here.Get();
+  const std::lock_guard<std::mutex> lock(loaded.mutex);
+  return loaded.shapes.count({device_, shape.Numbers()}) > 0;
+}
+
+void Matmul::NoteLoaded(const Shape& shape) const {
+  Loaded& loaded = loaded_here.Get();
+  const std::lock_guard<std::mutex> lock(loaded.mutex);
+  loaded.shapes.insert({device_, shape.Numbers()});
+}
+
+Matmul::Shape Matmul::ShapeOf(const StreamStep& step, bool is_aligned) {
+  return {step.a, step.b, step.c, step.beside, is_aligned};
 }
 
 Status Matmul::Open() {
@@ -118,45 +156,83 @@ Status Matmul::Open() {
   return ToStatus(*api_, api_->create(&handle_), "cublasLtCreate");
 }
 
-Status Matmul::Choose(const Shape& shape, const Objects& objects,
-                      const MatmulAlgorithm** algorithm) {
-  const auto known = std::find_if(choices_.begin(), choices_.end(),
-                                  [&](const Choice& choice) { return choice.shape == shape; });
-  if (known != choices_.end()) {
-    *algorithm = &known->choice.algorithm;
-    return Ok();
-  }
+// Blocks that wait for each other, as those that split a sum may, or that must begin together might
+// never get their places while blocks of collectives wait on most multiprocessors. Two that begin
+// together do on sm_90: collectives leave at least an eighth of 132 free, and these are in at most
+// 8 groups, of which one has two. On later GPUs both must be neighbours.
+bool Matmul::MayRunBeside(const MatmulAlgorithm& algorithm) const {
+  int32_t splits = 1;
+  uint16_t cluster = 0;
+  size_t written = 0;
+  int major = 0;
+  const bool known = api_->get_attribute(&algorithm, AlgorithmAttribute::kSplits, &splits,
+                                         sizeof(splits), &written) == BlasStatus::kSuccess &&
+                     api_->get_attribute(&algorithm, AlgorithmAttribute::kClusterShape, &cluster,
+                                         sizeof(cluster), &written) == BlasStatus::kSuccess &&
+                     driver_.device_get_attribute(&major, DeviceAttribute::kComputeCapabilityMajor,
+                                                  device_) == Result::kSuccess;
+  const auto shape = static_cast<ClusterShape>(cluster);
+  const bool is_pair = shape == ClusterShape::kTwoByOne || shape == ClusterShape::kOneByTwo;
+  const bool is_single = shape == ClusterShape::kAuto || shape == ClusterShape::kOneBlock;
+  return known && (splits == 0 || splits == 1) && (is_single || (is_pair && major == 9));
+}
+
+Status Matmul::Find(const Shape& shape, const Objects& objects, MatmulChoice* choice) const {
   MatmulPreference preference = nullptr;
   COLLOPS_RETURN_IF_ERROR(
       ToStatus(*api_, api_->preference_create(&preference), "cublasLtMatmulPreferenceCreate"));
   const uint64_t most_bytes = kScratchBytes;
-  const uint32_t scheme = kReduceInComputeType;
+  const uint32_t scheme = shape.beside.waits ? kNoReduction : kReduceInComputeType;
   const auto set = [&](PreferenceAttribute attribute, const auto& value) {
     return ToStatus(*api_, api_->preference_set(preference, attribute, &value, sizeof(value)),
                     "cublasLtMatmulPreferenceSetAttribute");
   };
-  Choice choice = {shape, {}};
+  std::vector<MatmulChoice> choices(shape.beside.waits ? kMostFound : 1);
   int found = 0;
   const Status chosen = [&]() -> Status {
     COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kMaxWorkspaceBytes, most_bytes));
     COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kReductionSchemeMask, scheme));
-    COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kMinAlignmentA, shape.alignments[0]));
-    COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kMinAlignmentB, shape.alignments[1]));
-    COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kMinAlignmentC, shape.alignments[2]));
-    COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kMinAlignmentD, shape.alignments[2]));
-    return ToStatus(
-        *api_,
-        api_->choose(handle_, objects.desc(), objects.first(), objects.second(), objects.result(),
-                     objects.result(), preference, 1, &choice.choice, &found),
-        "cublasLtMatmulAlgoGetHeuristic");
+    const uint32_t of_result = AlignmentOf(shape.c, shape.is_aligned);
+    COLLOPS_RETURN_IF_ERROR(
+        set(PreferenceAttribute::kMinAlignmentA, AlignmentOf(shape.b, shape.is_aligned)));
+    COLLOPS_RETURN_IF_ERROR(
+        set(PreferenceAttribute::kMinAlignmentB, AlignmentOf(shape.a, shape.is_aligned)));
+    COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kMinAlignmentC, of_result));
+    COLLOPS_RETURN_IF_ERROR(set(PreferenceAttribute::kMinAlignmentD, of_result));
+    return ToStatus(*api_,
+                    api_->choose(handle_, objects.desc(), objects.first(), objects.second(),
+                                 objects.result(), objects.result(), preference,
+                                 static_cast<int>(choices.size()), choices.data(), &found),
+                    "cublasLtMatmulAlgoGetHeuristic");
   }();
   // The caller cannot act on an error of this call.
   static_cast<void>(api_->preference_destroy(preference));
   COLLOPS_RETURN_IF_ERROR(chosen);
-  COLLOPS_CHECK_ARG(found > 0 && choice.choice.state == BlasStatus::kSuccess, ERROR_UNSUPPORTED,
-                    "cuBLASLt has no algorithm for a product of ", shape.a.rows, " x ",
-                    shape.a.columns, " and ", shape.b.rows, " x ", shape.b.columns, " of ",
-                    Name(shape.a.dtype), " into ", Name(shape.c.dtype));
+  choices.resize(static_cast<size_t>(found));
+  const auto best = std::find_if(choices.begin(), choices.end(), [&](const MatmulChoice& one) {
+    return one.state == BlasStatus::kSuccess &&
+           (!shape.beside.waits || MayRunBeside(one.algorithm));
+  });
+  COLLOPS_CHECK_ARG(best != choices.end(), ERROR_UNSUPPORTED, "cuBLASLt has no algorithm",
+                    shape.beside.waits ? ", which may run beside collectives," : "",
+                    " for a product of ", shape.a.rows, " x ", shape.a.columns, " and ",
+                    shape.b.rows, " x ", shape.b.columns, " of ", Name(shape.a.dtype), " into ",
+                    Name(shape.c.dtype));
+  *choice = *best;
+  return Ok();
+}
+
+Status Matmul::Choose(const Shape& shape, const Objects& objects,
+                      const MatmulAlgorithm** algorithm) {
+  const std::vector<int64_t> numbers = shape.Numbers();
+  const auto known = std::find_if(choices_.begin(), choices_.end(),
+                                  [&](const Choice& choice) { return choice.numbers == numbers; });
+  if (known != choices_.end()) {
+    *algorithm = &known->choice.algorithm;
+    return Ok();
+  }
+  Choice choice = {numbers, {}};
+  COLLOPS_RETURN_IF_ERROR(Find(shape, objects, &choice.choice));
   if (choices_.size() == kMostChoices) choices_.erase(choices_.begin());
   choices_.push_back(choice);
   *algorithm = &choices_.back().choice.algorithm;
@@ -165,28 +241,52 @@ Status Matmul::Choose(const Shape& shape, const Objects& objects,
 
 Status Matmul::Check(const StreamStep& step) {
   COLLOPS_RETURN_IF_ERROR(Open());
-  const Shape shape = ShapeOf(step, false);
+  const Shape shape = ShapeOf(step, true);
   Objects objects(*api_);
   COLLOPS_RETURN_IF_ERROR(objects.Make(shape));
   const MatmulAlgorithm* algorithm = nullptr;
   return Choose(shape, objects, &algorithm);
 }
 
-Status Matmul::Run(const StreamStep& step, void* scratch, int64_t bytes, Stream stream) {
+Status Matmul::RunShape(const Shape& shape, const StreamStep& step, void* scratch, int64_t bytes,
+                        Stream stream) {
   COLLOPS_RETURN_IF_ERROR(Open());
-  const Shape shape = ShapeOf(step, true);
   Objects objects(*api_);
   COLLOPS_RETURN_IF_ERROR(objects.Make(shape));
   const MatmulAlgorithm* algorithm = nullptr;
   COLLOPS_RETURN_IF_ERROR(Choose(shape, objects, &algorithm));
   const float one = 1.0F;
   const float zero = 0.0F;
-  return ToStatus(*api_,
-                  api_->matmul(handle_, objects.desc(), &one, step.b.data, objects.first(),
-                               step.a.data, objects.second(), &zero, step.c.data, objects.result(),
-                               const_cast<void*>(step.c.data), objects.result(), algorithm, scratch,
-                               static_cast<size_t>(bytes), stream),
-                  "cublasLtMatmul");
+  BlasStatus status = BlasStatus::kSuccess;
+  const auto run = [&] {
+    status = api_->matmul(handle_, objects.desc(), &one, step.b.data, objects.first(), step.a.data,
+                          objects.second(), &zero, step.c.data, objects.result(),
+                          const_cast<void*>(step.c.data), objects.result(), algorithm, scratch,
+                          static_cast<size_t>(bytes), stream);
+  };
+  // The other ranks of this process launch their parts of what runs, and nothing else before the
+  // kernel has been loaded.
+  if (!shape.beside.waits || IsLoaded(shape)) {
+    run();
+  } else {
+    RunningCalls::DoBetween(driver_, device_, kBetweenS, run);
+  }
+  if (status == BlasStatus::kSuccess) NoteLoaded(shape);
+  return ToStatus(*api_, status, "cublasLtMatmul");
+}
+
+Status Matmul::Run(const StreamStep& step, void* scratch, int64_t bytes, Stream stream) {
+  const Shape aligned = ShapeOf(step, true);
+  const Shape least = ShapeOf(step, false);
+  const bool only_least = step.beside.waits && !IsLoaded(aligned) && IsLoaded(least);
+  const bool takes_least = only_least || !IsAligned(step);
+  return RunShape(takes_least ? least : aligned, step, scratch, bytes, stream);
+}
+
+Status Matmul::Prepare(const StreamStep& step, void* scratch, int64_t bytes, Stream stream) {
+  const Status least = RunShape(ShapeOf(step, false), step, scratch, bytes, stream);
+  if (!IsAligned(step) || (!least.ok() && least.code() != ERROR_UNSUPPORTED)) return least;
+  return RunShape(ShapeOf(step, true), step, scratch, bytes, stream);
 }
 
 void Matmul::Release() {

@@ -2,6 +2,7 @@
 
 #include "collops/kernels/cuda/driver/api.h"
 #include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver/home.h"
 
 namespace collops::cuda {
 namespace {
@@ -60,6 +61,10 @@ std::vector<std::pair<std::string, std::string>> GpuFacts() {
     const Status described = Describe(*api, index, &text);
     facts.emplace_back(Concat("GPU ", index),
                        described.ok() ? text : Concat("no: ", described.message()));
+  }
+  if (count > 0) {
+    facts.emplace_back("ranks that are processes of one GPU",
+                       HasMps(*api, 0) ? "NVIDIA MPS runs" : Concat("without MPS ", kWithoutMps));
   }
   bool all = true;
   for (int index = 0; index < count; ++index) {

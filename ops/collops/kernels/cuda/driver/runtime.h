@@ -26,7 +26,7 @@ class Runtime : public kernels::DeviceRuntime {
   // share it, and the last of them lets it go.
   void KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) override;
 
- private:
+ protected:
   const DriverApi& api_;
 };
 

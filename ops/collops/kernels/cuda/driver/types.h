@@ -81,6 +81,7 @@ enum class DeviceAttribute : int32_t {
   kIpcEvents = 125,
   kFabricHandles = 128,
   kMulticast = 132,
+  kMpsEnabled = 133,
 };
 
 // CUpointer_attribute.

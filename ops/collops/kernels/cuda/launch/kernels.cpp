@@ -13,6 +13,13 @@
 namespace collops::cuda {
 namespace {
 
+// The nvcc of the build. CMake tells.
+#if defined(COLLOPS_NVCC)
+constexpr const char* kCompiledBy = ", compiled by nvcc " COLLOPS_NVCC ",";
+#else
+constexpr const char* kCompiledBy = "";
+#endif
+
 constexpr int64_t kBytesPerThread = 16;
 
 // Modules by context. Primary contexts, which DeviceScope keeps.
@@ -50,8 +57,16 @@ Status LoadModule(const DriverApi& api, Kernels::Loaded* loaded) {
       "cuDeviceGetAttribute"));
   loaded->multiprocessors = multiprocessors;
   Module module = nullptr;
-  COLLOPS_RETURN_IF_ERROR(
-      ToStatus(api, api.module_load_data(&module, image->data()), "cuModuleLoadData"));
+  const Status read =
+      ToStatus(api, api.module_load_data(&module, image->data()), "cuModuleLoadData");
+  if (!read.ok()) {
+    int driver = 0;
+    static_cast<void>(api.driver_get_version(&driver));  // LoadDriver() has asked before
+    return Error(
+        read.code(), "the GPU kernels", kCompiledBy, " are not taken by the driver of CUDA ",
+        driver / 1000, ".", driver / 10 % 100, ": ", read.message(),
+        "; a driver that is older than the nvcc needs an update, or kernels by an older nvcc");
+  }
   for (size_t i = 0; i < kKernelNames.size(); ++i) {
     const Status status =
         LoadKernel(api, module, kKernelNames[i], multiprocessors, &loaded->kernels[i]);

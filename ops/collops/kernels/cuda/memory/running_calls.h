@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
+#include <shared_mutex>
 
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/driver/api.h"
@@ -8,15 +10,29 @@
 namespace collops::cuda {
 
 // The last call of every communicator of this process that is on a stream. A kernel that waits for
-// its peers may keep the driver from allocating or mapping memory, and these in turn the peers from
-// launching theirs; so such a step first waits here until no kernel of ours runs, on any GPU of the
-// process: memory of one is mapped for its peers as well. Captured calls are not known here.
-// Thread-safe.
+// its peers may keep the driver from allocating or mapping memory, or loading code, and these in
+// turn the peers from launching theirs; so such a step first waits here until no kernel of ours
+// runs, on any GPU of the process: memory of one is mapped for its peers as well. Captured calls
+// are not known here. Thread-safe.
 class RunningCalls {
  public:
-  // The event lies behind the last call of `owner`. It is the owner's, who says when it is gone.
-  static void Note(const void* owner, Event event);
+  // The event lies behind the last call of `owner`, on the device of the thread's current context.
+  // It is the owner's, who says when it is gone.
+  static void Note(const DriverApi& driver, const void* owner, Event event);
   static void Forget(const void* owner);
+  // Held while a call is launched on a device and noted.
+  class Launching {
+   public:
+    explicit Launching(int device);
+
+   private:
+    const std::shared_lock<std::shared_mutex> lock_;
+  };
+
+  // Does `step` while none runs on the device, and none is launched there; waits for that, but not
+  // longer than `limit_s`.
+  static void DoBetween(const DriverApi& driver, int device, double limit_s,
+                        const std::function<void()>& step);
   // Waits until all are past, as long as `may_wait` is Ok.
   static Status Await(const DriverApi& driver, const std::function<Status()>& may_wait);
 };

@@ -47,10 +47,12 @@ Status Broadcast(const Engine& engine, const BroadcastCall& call) {
 }
 
 Status Barrier(const Engine& engine, Stream stream) {
-  return engine.Taken(
-      engine.api().all_reduce(engine.stand_in(), engine.stand_in(), 1, DataType::kInt8,
-                              Reduction::kSum, engine.comm(), stream),
-      "ncclAllReduce");
+  void* const word = reinterpret_cast<void*>(engine.stand_in().pointer());
+  const Status taken = engine.Taken(engine.api().all_reduce(word, word, 1, DataType::kInt8,
+                                                            Reduction::kSum, engine.comm(), stream),
+                                    "ncclAllReduce");
+  engine.stand_in().UsedOn(stream);
+  return taken;
 }
 
 }  // namespace collops::nccl
