@@ -53,8 +53,8 @@ def test_a_later_call_loads_nothing_at_any_address(gpu: Any) -> None:
         call = Product(gpu, SCATTERED, rank, **ON_ONE.fields)
         call.run(stream)
         call.write(0)
-        call.inputs[0] = gpu.tensor(call.arrays(0)[0], SCATTERED.dtype, shift=1)
         if rank == 0:
+            call.inputs[0] = gpu.tensor(call.arrays(0)[0], SCATTERED.dtype, shift=1)
             until_one_waits(gpu)
         call.execute(stream)
         return call.values(stream)
@@ -125,12 +125,28 @@ def test_products_are_chosen_for_the_multiprocessors_that_collectives_leave(
         assert used == ({0} if CUDA[where].on_one else {4})
 
 
-def test_replays_need_no_more_queues_than_ranks(gpu: Any) -> None:
+# Of sizes with which ranks on GPUs of their own would overlap: the gather, the sum, or both.
+MANY = {
+    "a gather": product(Kind.ALL_GATHER_LINEAR, [1100] * 3, k=2, n=2048, dtype="float16"),
+    "a sum": product(
+        Kind.LINEAR_REDUCE_SCATTER, [8800] * 8, k=2, n=768, dtype="float16",
+        scatter=[[1100] * 8] * 8,
+    ),
+    "both": product(
+        Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER, [4200, 4100] * 2, k=2, n=600, grid=(2, 2, True),
+        scatter=[[8000, 300]] * 4, dtype="float16",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_replays_need_no_more_queues_than_ranks(gpu: Any, name: str) -> None:
     """One for each rank's stream, and one for the default stream, on which the test writes."""
+    case = MANY[name]
 
     def work(rank: int) -> list[Any]:
         stream = gpu.stream()
-        call = Product(gpu, OVERLAPPING, rank, **ON_ONE.fields)
+        call = Product(gpu, case, rank, **ON_ONE.fields)
         call.run(stream)
         with gpu.captured(stream) as graph:
             call.execute(stream)
@@ -141,7 +157,8 @@ def test_replays_need_no_more_queues_than_ranks(gpu: Any) -> None:
         graph.destroy()
         return outputs
 
-    check(OVERLAPPING, ON_ONE.run(gpu, 2, work, CUDA_DEVICE_MAX_CONNECTIONS="3"), 1)
+    queues = str(case.rank_size + 1)
+    check(case, ON_ONE.run(gpu, case.rank_size, work, CUDA_DEVICE_MAX_CONNECTIONS=queues), 1)
 
 
 WAYS = {
