@@ -82,9 +82,7 @@ def nvcc_folders() -> list[str]:
     folders = [*(spec.submodule_search_locations or [])] if spec else []
     folders += [f"{sysconfig.get_path(name)}/nvidia" for name in ("purelib", "platlib")]
     found = dict.fromkeys(
-        str(path.parent.resolve())
-        for folder in folders
-        for path in sorted(Path(folder).glob("*/bin/nvcc"))
+        str(path.parent) for folder in folders for path in sorted(Path(folder).glob("*/bin/nvcc"))
     )
     return [f"-DCOLLOPS_NVCC_HINTS={';'.join(found)}"] if found else []
 

@@ -125,12 +125,12 @@ Status CommHandle::Split(int color, int key, const OnGpu& on_gpu, const MayWait&
         return split(comm, color, key, made, &config);
       }));
   Result result = Result::kSuccess;
-  Status status = making.Await(kCall, may_wait, &result);
-  if (status.ok()) status = Settle(result, kCall, may_wait);
-  if (!status.ok()) {
+  const Status waited = making.Await(kCall, may_wait, &result);
+  if (!waited.ok()) {
     static_cast<void>(BeginAbort());
-    return status;
+    return waited;
   }
+  COLLOPS_RETURN_IF_ERROR(Settle(result, kCall, may_wait));
   if (color != kNoColor) part->reset(new CommHandle(api_, making.made(), true));
   return Ok();
 }
