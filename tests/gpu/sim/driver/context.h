@@ -20,8 +20,8 @@ constexpr int kMostBlocksAtOnce = kMultiprocessors * kBlocksPerMultiprocessor;
 struct Context {
   int device = 0;
   std::atomic<int> retained{0};
-  std::atomic<int> error{0};                // of a kernel: every call answers it from then on
-  std::atomic<int> waiting{0};              // kernels that run and have waited for a signal, or in NCCL
+  std::atomic<int> error{0};    // of a kernel: every call answers it from then on
+  std::atomic<int> waiting{0};  // kernels that run and have waited for a signal, or in NCCL
   std::atomic<int64_t> waiting_threads{0};  // of their grids
   std::mutex enqueuing;                     // orders the legacy stream with the others
   // Of each hardware queue: when what was put there last has begun.
