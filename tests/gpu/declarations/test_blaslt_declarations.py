@@ -31,6 +31,9 @@ def test_our_declarations_are_cublaslts(tmp_path: Path) -> None:
         ("blaslt.h", "enum class BlasCompute : int32_t", "enum class BlasCompute : int64_t"),
         ("blaslt.h", "kMinAlignmentD = 8", "kMinAlignmentD = 9"),
         ("blaslt.h", "kReduceInComputeType = 2", "kReduceInComputeType = 1"),
+        ("blaslt.h", "kMultiprocessors = 15", "kMultiprocessors = 14"),
+        ("blaslt.h", "kClusterShape = 8", "kClusterShape = 7"),
+        ("blaslt.h", "kTwoByOne = 3", "kTwoByOne = 4"),
         ("blaslt.h", "uint64_t data[8];", "uint64_t data[4];"),
         (
             "blaslt.h",
