@@ -92,6 +92,7 @@ void Launch(const Ranks& ranks, Args args, std::mt19937_64& random, const Whole&
   if (!is_gated) grid.blocks = static_cast<uint32_t>(ranks.num_workers());
   grid.at_once = 1 + static_cast<uint32_t>(random() % grid.blocks);
   args.call.is_streamed = static_cast<int32_t>(random() % 2);
+  collops::cuda::Describe(&args.call);
   if (!is_gated) return cuda_grid::Run(grid, [&](HostBlock& block) { whole(args, block); });
   const cuda_grid::Grid one = {1, collops::cuda::kMostRanks, 1};
   args.call.group.num_workers = 1;

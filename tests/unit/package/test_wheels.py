@@ -47,8 +47,9 @@ def test_an_environment_with_a_compiler_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [["collops/_core.cpython-311-x86_64-linux-gnu.so"], ["a.py"]])
 def test_an_extension_named_for_another_machine_is_refused(
-    names: list[str], tmp_path: Path
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(wheels, "KERNELS", tmp_path / "collops_kernels.fatbin")
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as files:
         for name in names:
@@ -57,6 +58,9 @@ def test_an_extension_named_for_another_machine_is_refused(
         wheels.check_names(wheel, "aarch64")
     if names[0].endswith(".so"):
         wheels.check_names(wheel, "x86_64")
+        wheels.KERNELS.touch()
+        with pytest.raises(SystemExit, match="a.whl: no GPU kernels"):
+            wheels.check_names(wheel, "x86_64")
 
 
 def test_a_command_that_fails_ends_with_all_of_its_output() -> None:

@@ -9,9 +9,9 @@
 
 namespace collops::cuda_peers {
 
-// GPUs of one host that address each other's memory: a call is one kernel on each, which waits for
-// the kernels of the peers. Ranks are threads or processes, and may share a GPU. The kernels
-// compare the calls, so a disagreement is reported by the next call; the rest is
+// GPUs of one host that address each other's memory: a call is one kernel on each, or three, which
+// wait for the kernels of the peers. Ranks are threads or processes, and may share a GPU. The
+// kernels compare the calls, so a disagreement is reported by the next call; the rest is
 // StreamCommunicator's.
 class CudaCommunicator : public StreamCommunicator {
  public:

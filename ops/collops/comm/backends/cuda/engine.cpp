@@ -76,10 +76,20 @@ int Engine::WorkersOn(cuda::Stream stream) const {
   return PartOn(stream, group_.is_direct != 0 ? most_blocks_ : group_.num_workers);
 }
 
-// Blocks that never wait have all places of the GPU, of which each rank takes its part.
-int Engine::DataBlocks(const char* name, int64_t bytes, cuda::Stream stream) const {
+int64_t Engine::LongestMessage(const cuda::PeerCall& call) const {
+  int64_t longest = 0;
+  for (int r = 0; r < size_; ++r) {
+    const int64_t bytes = r == rank_ ? 0 : call.parts[r].send_bytes;
+    if (cuda::IsInline(bytes)) longest = std::max(longest, bytes);
+  }
+  return longest;
+}
+
+// Blocks that never wait have all places of the GPU, of which each rank takes its part of the work.
+int Engine::DataBlocks(const char* name, int64_t bytes, double part, cuda::Stream stream) const {
   const int64_t enough = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
-  const int most = PartOn(stream, std::max(1, kernels_.MostBlocks(name) / sharers_));
+  const double of_group = kernels_.MostBlocks(name) * (static_cast<double>(size_) / sharers_);
+  const int most = PartOn(stream, std::max(1, static_cast<int>(of_group * part)));
   return static_cast<int>(std::clamp<int64_t>(enough, 1, most));
 }
 
@@ -88,15 +98,10 @@ int Engine::DataBlocks(const char* name, int64_t bytes, cuda::Stream stream) con
 // have the same number of workers.
 Status Engine::FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const {
   int64_t longest = 0;
-  int64_t longest_message = 0;
   for (int r = 0; r < size_; ++r) {
-    for (const int64_t part : {call.parts[r].send_bytes, call.parts[r].recv_bytes}) {
-      longest = std::max(longest, part);
-      if (cuda::IsInline(part)) longest_message = std::max(longest_message, part);
-    }
+    longest = std::max({longest, call.parts[r].send_bytes, call.parts[r].recv_bytes});
   }
-  const int64_t ranges = (longest_message + cuda::kMessageRange - 1) / cuda::kMessageRange;
-  int64_t enough = std::max<int64_t>(ranges, 1);
+  int64_t enough = std::max({call.sends.ranges, call.receives.ranges, 1});
   if (!cuda::IsInline(longest)) {
     enough = group_.is_direct != 0 ? std::max(enough, (bytes + kBytesPerBlock - 1) / kBytesPerBlock)
                                    : call.group.num_workers;

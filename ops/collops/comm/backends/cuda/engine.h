@@ -32,9 +32,10 @@ class Engine : public StreamEngine {
   cuda::PeerCall BeginCall(const Agreement& agreement);
   // Puts the call on the stream, behind this communicator's earlier calls on other streams, which
   // a captured call comes behind in its own graph only.
-  // `bytes`: how many it reads or writes here.
+  // `bytes`: how many it reads or writes here. `part`: of the work of all ranks.
   template <class Args>
-  Status Launch(Args args, int64_t bytes, cuda::Stream stream) {
+  Status Launch(Args args, int64_t bytes, double part, cuda::Stream stream) {
+    cuda::Describe(&args.call);
     args.call.group.num_workers = WorkersOn(stream);
     args.call.is_streamed = IsStreamed(bytes) ? 1 : 0;
     int blocks = 1;
@@ -43,7 +44,7 @@ class Engine : public StreamEngine {
     const cuda::RunningCalls::Launching launching(device_);
     COLLOPS_RETURN_IF_ERROR(OrderBehindLast(stream));
     if (IsGated(bytes)) {
-      COLLOPS_RETURN_IF_ERROR(LaunchGated(cuda::Gated<Args>{args}, bytes, stream));
+      COLLOPS_RETURN_IF_ERROR(LaunchGated(cuda::Gated<Args>{args}, bytes, part, stream));
     } else {
       COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(args, blocks, stream));
     }
@@ -77,16 +78,22 @@ class Engine : public StreamEngine {
   bool IsGated(int64_t bytes) const;
   bool IsStreamed(int64_t bytes) const;
   template <class Args>
-  Status LaunchGated(cuda::Gated<Args> gated, int64_t bytes, cuda::Stream stream) const {
+  Status LaunchGated(cuda::Gated<Args> gated, int64_t bytes, double part,
+                     cuda::Stream stream) const {
+    // Messages of so many bytes do not need more threads.
+    constexpr int kFewBytes = 256;
     cuda::PeerCall& call = gated.args.call;
     call.group.num_workers = 1;
-    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchSmall(cuda::GateArgs{call}, stream));
-    const int blocks = DataBlocks(Args::kGatedName, bytes, stream);
+    const bool only_waits = LongestMessage(call) <= kFewBytes;
+    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchOne(cuda::GateArgs{call}, only_waits, stream));
+    const int blocks = DataBlocks(Args::kGatedName, bytes, part, stream);
     call.group.num_workers = blocks;
     COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(gated, blocks, stream));
-    return kernels_.LaunchSmall(cuda::ReleaseArgs{call}, stream);
+    return kernels_.LaunchOne(cuda::ReleaseArgs{call}, true, stream);
   }
-  int DataBlocks(const char* name, int64_t bytes, cuda::Stream stream) const;
+  // Of those that this rank sends.
+  int64_t LongestMessage(const cuda::PeerCall& call) const;
+  int DataBlocks(const char* name, int64_t bytes, double part, cuda::Stream stream) const;
   int PartOn(cuda::Stream stream, int blocks) const;
   int PartBeside(int blocks) const;
   int WorkersOn(cuda::Stream stream) const;

@@ -26,7 +26,7 @@ struct WideAccess {
 template <class Bits>
 struct SingleAccess {
   static constexpr uint32_t kLanes = 1;
-  static constexpr uint32_t kAhead = 1;
+  static constexpr uint32_t kAhead = sizeof(Bits) == 1 ? 1 : 8;
 
   static COLLOPS_DEVICE Wide LoadFrom(const char* address) {
     Bits bits = 0;

@@ -49,11 +49,12 @@ class Kernels {
     Args copy = args;  // as above
     return LaunchNamed(Args::kName, &copy, blocks, kThreads, stream);
   }
-  // One block, which takes no more of the device than it needs to wait for every rank.
+  // One block, small if it only waits: it then takes no more of the device than a thread for every
+  // rank.
   template <class Args>
-  Status LaunchSmall(const Args& args, Stream stream) const {
+  Status LaunchOne(const Args& args, bool only_waits, Stream stream) const {
     Args copy = args;  // as above
-    return LaunchNamed(Args::kName, &copy, 1, kMostRanks, stream);
+    return LaunchNamed(Args::kName, &copy, 1, only_waits ? kMostRanks : kThreads, stream);
   }
   // Blocks of that kernel that the device runs at once.
   int MostBlocks(const char* name) const;

@@ -17,6 +17,7 @@ namespace collops::cuda {
 COLLOPS_DEVICE inline uint32_t LoadWord(const char* from, int64_t bytes) {
   if (bytes >= 4 && reinterpret_cast<uintptr_t>(from) % 4 == 0) return Load<uint32_t>(from);
   uint32_t word = 0;
+  COLLOPS_ROLLED
   for (int64_t i = 0; i < 4 && i < bytes; ++i) {
     word |= static_cast<uint32_t>(Load<uint8_t>(from + i)) << 8 * i;
   }
@@ -24,6 +25,7 @@ COLLOPS_DEVICE inline uint32_t LoadWord(const char* from, int64_t bytes) {
 }
 COLLOPS_DEVICE inline void StoreWord(char* to, int64_t bytes, uint32_t word) {
   if (bytes >= 4 && reinterpret_cast<uintptr_t>(to) % 4 == 0) return Store(to, word);
+  COLLOPS_ROLLED
   for (int64_t i = 0; i < 4 && i < bytes; ++i) {
     Store(to + i, static_cast<uint8_t>(word >> 8 * i));
   }
@@ -36,12 +38,38 @@ struct WordPlace {
   int32_t bytes;
 };
 
+// The messages of a call in one direction, as the host has found them.
+struct Messages {
+  int32_t ranges;  // of the longest one
+  int32_t
+      equal_bytes;  // of each one; -1: not all are equally long, or some are too long for a cell
+};
+
+template <class BytesOf>
+Messages FindMessages(int32_t rank, int32_t size, BytesOf bytes_of) {
+  Messages found = {0, -1};
+  int64_t longest = 0;
+  bool are_equal = size > 1;
+  const int64_t first = size > 1 ? bytes_of(rank == 0 ? 1 : 0) : 0;
+  for (int32_t peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    const int64_t bytes = bytes_of(peer);
+    are_equal = are_equal && bytes == first && IsInline(bytes);
+    if (IsInline(bytes) && bytes > longest) longest = bytes;
+  }
+  found.ranges = static_cast<int32_t>((longest + kMessageRange - 1) / kMessageRange);
+  if (are_equal) found.equal_bytes = static_cast<int32_t>(first);
+  return found;
+}
+
 // Goes through the words of one thread: every so many of the row of a range.
 class WordCursor {
  public:
-  COLLOPS_DEVICE WordCursor(const Group& group, int64_t range, uint32_t thread, uint32_t threads)
+  COLLOPS_DEVICE WordCursor(const Group& group, const Messages& messages, int64_t range,
+                            uint32_t thread, uint32_t threads)
       : rank_(group.rank),
         size_(group.size),
+        equal_bytes_(messages.equal_bytes),
         range_at_(static_cast<int32_t>(range * kMessageRange)),
         threads_(static_cast<int32_t>(threads)),
         index_(static_cast<int32_t>(thread)) {}
@@ -49,53 +77,58 @@ class WordCursor {
   // bytes_of(peer): of the message; what is too long for a cell is none.
   template <class BytesOf>
   COLLOPS_DEVICE WordPlace Next(BytesOf bytes_of) {
+    if (equal_bytes_ >= 0) return NextOfEqual();
     COLLOPS_ROLLED
     for (; turn_ < size_; ++turn_) {
-      const int32_t peer = rank_ + turn_ < size_ ? rank_ + turn_ : rank_ + turn_ - size_;
-      const int64_t all = bytes_of(peer);
+      const int64_t all = bytes_of(Peer());
       const int32_t left = IsInline(all) ? static_cast<int32_t>(all) - range_at_ : 0;
-      const int32_t bytes = left < kMessageRange ? left : static_cast<int32_t>(kMessageRange);
-      const int32_t words = bytes > 0 ? (bytes + 3) / 4 : 0;
-      if (index_ < words) {
-        const int32_t at = index_ * 4;
-        index_ += threads_;
-        return {peer, range_at_ + at, left - at};
-      }
+      const int32_t words = WordsOf(left);
+      if (index_ < words) return Take(index_, left);
       index_ -= words;
     }
     return {-1, 0, 0};
   }
 
  private:
+  // Without a walk over the peers.
+  COLLOPS_DEVICE WordPlace NextOfEqual() {
+    const int32_t left = equal_bytes_ - range_at_;
+    const int32_t words = WordsOf(left);
+    if (index_ >= words * (size_ - 1)) return {-1, 0, 0};
+    turn_ = 1 + index_ / words;
+    return Take(index_ % words, left);
+  }
+  COLLOPS_DEVICE WordPlace Take(int32_t word, int32_t left) {
+    index_ += threads_;
+    return {Peer(), range_at_ + word * 4, left - word * 4};
+  }
+  COLLOPS_DEVICE int32_t Peer() const {
+    return rank_ + turn_ < size_ ? rank_ + turn_ : rank_ + turn_ - size_;
+  }
+  static COLLOPS_DEVICE int32_t WordsOf(int32_t left) {
+    constexpr auto kMost = static_cast<int32_t>(kMessageRange);
+    return left <= 0 ? 0 : ((left < kMost ? left : kMost) + 3) / 4;
+  }
+
   int32_t rank_;
   int32_t size_;
+  int32_t equal_bytes_;
   int32_t range_at_;
   int32_t threads_;
   int32_t index_;
   int32_t turn_ = 1;
 };
 
-// Ranges of the longest message that fits into a cell.
-template <class BytesOf>
-COLLOPS_DEVICE int64_t NumRanges(const Group& group, BytesOf bytes_of) {
-  int64_t longest = 0;
-  for (int32_t peer = 0; peer < group.size; ++peer) {
-    const int64_t bytes = peer == group.rank || !IsInline(bytes_of(peer)) ? 0 : bytes_of(peer);
-    longest = bytes > longest ? bytes : longest;
-  }
-  return (longest + kMessageRange - 1) / kMessageRange;
-}
-
 // The messages of this rank, into the cells of their receivers: message(peer) is where one begins.
 template <class Block, class BytesOf, class MessageOf>
-COLLOPS_DEVICE void StoreMessages(const Group& group, uint64_t step, uint32_t worker, Block& block,
-                                  BytesOf bytes_of, MessageOf message) {
+COLLOPS_DEVICE void StoreMessages(const Group& group, const Messages& messages, uint64_t step,
+                                  uint32_t worker, Block& block, BytesOf bytes_of,
+                                  MessageOf message) {
   constexpr int kAhead = 4;
-  const int64_t ranges = NumRanges(group, bytes_of);
   block.Each([&](uint32_t thread) {
     COLLOPS_ROLLED
-    for (int64_t range = worker; range < ranges; range += group.num_workers) {
-      WordCursor cursor(group, range, thread, block.threads());
+    for (int64_t range = worker; range < messages.ranges; range += group.num_workers) {
+      WordCursor cursor(group, messages, range, thread, block.threads());
       WordPlace places[kAhead];
       do {
         uint32_t words[kAhead] = {};
@@ -117,15 +150,14 @@ COLLOPS_DEVICE void StoreMessages(const Group& group, uint64_t step, uint32_t wo
 // Waits for the messages in the cells of this rank, and stores them at to(peer); false if the wait
 // was ended.
 template <class Block, class BytesOf, class PlaceOf>
-COLLOPS_DEVICE bool TakeMessages(const Group& group, uint64_t step, uint32_t worker, Block& block,
-                                 BytesOf bytes_of, PlaceOf to) {
+COLLOPS_DEVICE bool TakeMessages(const Group& group, const Messages& messages, uint64_t step,
+                                 uint32_t worker, Block& block, BytesOf bytes_of, PlaceOf to) {
   constexpr int kAhead = 4;
-  const int64_t ranges = NumRanges(group, bytes_of);
-  if (worker >= ranges) return true;
+  if (static_cast<int64_t>(worker) >= messages.ranges) return true;
   return block.All([&](uint32_t thread) {
     COLLOPS_ROLLED
-    for (int64_t range = worker; range < ranges; range += group.num_workers) {
-      WordCursor cursor(group, range, thread, block.threads());
+    for (int64_t range = worker; range < messages.ranges; range += group.num_workers) {
+      WordCursor cursor(group, messages, range, thread, block.threads());
       WordPlace places[kAhead];
       do {
         const uint64_t* cells[kAhead] = {};

@@ -55,17 +55,16 @@ COLLOPS_DEVICE void TakePieces(const PeerCall& call, uint32_t worker, int64_t pi
   });
 }
 
+// What is waited for comes last.
 template <class Block>
 COLLOPS_DEVICE bool MoveInPlace(const PeerCall& call, const Entered& entered, Block& block) {
-  const bool came = TakeMessages(
-      call.group, entered.step, entered.worker, block,
-      [&](int32_t peer) { return call.parts[peer].recv_bytes; },
-      [&](int32_t peer) { return call.output + call.parts[peer].recv_offset; });
-  if (!came) return false;
   Worker<Block> worker(block, entered.worker, block.count());
   TakeParts(call, worker);
   ZeroGaps(call, worker);
-  return true;
+  return TakeMessages(
+      call.group, call.receives, entered.step, entered.worker, block,
+      [&](int32_t peer) { return call.parts[peer].recv_bytes; },
+      [&](int32_t peer) { return call.output + call.parts[peer].recv_offset; });
 }
 
 template <class Block>

@@ -69,8 +69,8 @@ COLLOPS_DEVICE bool ReduceInline(const ReduceScatterArgs& args, const Entered& e
   const Group& group = args.call.group;
   const int64_t bytes = args.call.parts[group.rank].recv_bytes;
   const bool came = TakeMessages(
-      group, entered.step, entered.worker, block, [&](int32_t) { return bytes; },
-      [&](int32_t peer) { return group.Row(peer); });
+      group, args.call.receives, entered.step, entered.worker, block,
+      [&](int32_t) { return bytes; }, [&](int32_t peer) { return group.Row(peer); });
   if (!came) return false;
   Worker<Block> alone(block, 0, 1);
   COLLOPS_ROLLED

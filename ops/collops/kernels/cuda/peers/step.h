@@ -42,10 +42,28 @@ struct PeerCall {
   char* output;
   int32_t same_parts;   // 1: every rank gets the same part of x
   int32_t is_streamed;  // 1: see CopyParts()
+  int32_t has_long;     // 1: some part does not fit into a cell
+  Messages sends;
+  Messages receives;
   int32_t num_gaps;
   Part parts[kMostRanks];
   ByteRange gaps[kMostRanks + 1];  // of the output: set to zero
 };
+
+// What the host finds out for the kernels, which would look at every part.
+inline void Describe(PeerCall* call) {
+  const Group& group = call->group;
+  const Part* const parts = call->parts;
+  call->sends =
+      FindMessages(group.rank, group.size, [&](int32_t r) { return parts[r].send_bytes; });
+  call->receives =
+      FindMessages(group.rank, group.size, [&](int32_t r) { return parts[r].recv_bytes; });
+  call->has_long = 0;
+  for (int32_t r = 0; r < group.size; ++r) {
+    const bool is_long = !IsInline(parts[r].send_bytes) || !IsInline(parts[r].recv_bytes);
+    if (r != group.rank && is_long) call->has_long = 1;
+  }
+}
 
 // A block's place in a step.
 struct Entered {
@@ -173,7 +191,7 @@ COLLOPS_DEVICE Entered Enter(const PeerCall& call, Block& block) {
   if (looked.failed != 0) return entered;
   if (entered.worker == 0) TellHeads(call, entered.step, block);
   StoreMessages(
-      group, entered.step, entered.worker, block,
+      group, call.sends, entered.step, entered.worker, block,
       [&](int32_t peer) { return call.parts[peer].send_bytes; },
       [&](int32_t peer) { return call.x + call.parts[peer].send_offset; });
   if (!HearHeads(call, entered.step, block)) {
@@ -196,12 +214,15 @@ COLLOPS_DEVICE void Leave(const PeerCall& call, uint64_t step, bool moved, Block
   OwnCounts* const own = group.Own();
   block.Sync();
   const bool goes_on = block.FromOne([&] {
-    if (!moved) SetFailed(group);
-    if (block.count() == 1) return moved;
-    Fence(true);
+    if (!moved) {
+      SetFailed(group);
+      return false;  // not counted, so no block is the last one
+    }
+    if (block.count() == 1) return true;
+    if (call.has_long != 0) Fence(true);
     const bool is_last = CountUp(&own->ended) + 1 == block.count();
-    Fence(true);
-    return is_last && LoadSignal(&own->failed) == 0;
+    if (is_last && call.has_long != 0) Fence(true);
+    return is_last;
   });
   if (!goes_on) return;
   const bool all_read = ForPeers(group, block, [&](int32_t peer) {

@@ -4,8 +4,8 @@
 #include "collops/comm/call.h"
 #include "collops/core/status.h"
 
-// Each function puts one call on its stream, as one kernel, and returns. The kernel has its own
-// copy of counts and displacements, so nothing but the tensors is used later.
+// Each function puts one call on its stream, as one kernel or three, and returns. A kernel has its
+// own copy of counts and displacements, so nothing but the tensors is used later.
 namespace collops::cuda_peers {
 
 Status AllGatherV(Engine* engine, const AllGatherVCall& call);

@@ -43,7 +43,7 @@ Status AllGatherV(Engine* engine, const AllGatherVCall& call) {
                           call.recv_counts[r] * size};
     bytes += args.call.parts[r].recv_bytes;
   }
-  return engine->Launch(args, bytes, call.stream);
+  return engine->Launch(args, bytes, 1.0 / engine->size(), call.stream);
 }
 
 Status ExchangeV(Engine* engine, const ExchangeVCall& call) {
@@ -55,11 +55,11 @@ Status ExchangeV(Engine* engine, const ExchangeVCall& call) {
                           call.rdispls[r] * size, call.recv_counts[r] * size};
     bytes += std::max(args.call.parts[r].send_bytes, args.call.parts[r].recv_bytes);
   }
-  return engine->Launch(args, bytes, call.stream);
+  return engine->Launch(args, bytes, 1.0 / engine->size(), call.stream);
 }
 
 Status Barrier(Engine* engine, const Agreement& agreement, cuda::Stream stream) {
-  return engine->Launch(cuda::MoveArgs{engine->BeginCall(agreement)}, 0, stream);
+  return engine->Launch(cuda::MoveArgs{engine->BeginCall(agreement)}, 0, 1.0, stream);
 }
 
 }  // namespace collops::cuda_peers

@@ -14,13 +14,17 @@ Status ReduceScatterV(Engine* engine, const ReduceScatterVCall& call) {
   args.call.x = static_cast<const char*>(call.x);
   args.call.output = static_cast<char*>(call.output);
   int64_t bytes = own_bytes * engine->size();
+  int64_t all_bytes = 0;
   for (int r = 0; r < engine->size(); ++r) {
+    all_bytes += call.send_counts[r] * size;
     args.call.parts[r] = {call.sdispls[r] * size, call.send_counts[r] * size, 0, own_bytes};
     bytes = std::max(bytes, args.call.parts[r].send_bytes * engine->size());
   }
   args.call.num_gaps = 1;
   args.call.gaps[0] = {own_bytes, call.output_count * size - own_bytes};
-  return engine->Launch(args, bytes, call.stream);
+  const double part =
+      all_bytes == 0 ? 1 : static_cast<double>(own_bytes) / static_cast<double>(all_bytes);
+  return engine->Launch(args, bytes, part, call.stream);
 }
 
 Status AllReduce(Engine* engine, const AllReduceCall& call) {
@@ -31,7 +35,7 @@ Status AllReduce(Engine* engine, const AllReduceCall& call) {
     args.call.output = static_cast<char*>(call.output);
     args.call.same_parts = 1;
     std::fill_n(args.call.parts, engine->size(), cuda::Part{0, bytes, 0, bytes});
-    return engine->Launch(args, bytes, call.stream);
+    return engine->Launch(args, bytes, 1.0 / engine->size(), call.stream);
   }
   const EvenSplit split(call.count, engine->size());
   COLLOPS_RETURN_IF_ERROR(ReduceScatterV(engine, split.Reduce(call, engine->rank())));
