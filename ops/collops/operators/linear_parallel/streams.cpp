@@ -34,7 +34,8 @@ kernels::Beside BesideProducts(const Communicator& communicator, bool overlaps, 
 
 // Equal for calls in turn whose products have the same sizes and types.
 uint64_t ProductsKey(const LinearRun& run, const StreamSchedule& schedule) {
-  const uint64_t options = (run.plan.layout.trans_weight ? 1u : 0u) + (schedule.has_tiles ? 2u : 0u);
+  const uint64_t options =
+      (run.plan.layout.trans_weight ? 1u : 0u) + (schedule.has_tiles ? 2u : 0u);
   return run.agreement.digest() * 4 + options;
 }
 
