@@ -43,13 +43,20 @@ def test_long_calls_between_short_ones_and_in_graphs(
     results(THREADS_ON_ONE, 3, work)
 
 
-@pytest.mark.parametrize("kind", [Gather, Scatter])
-def test_who_waits_for_a_late_rank_takes_one_small_block(gpu: Any, kind: type[Call]) -> None:
+# Who sends a message of more than 256 bytes has a larger block: rank 1 or, to scatter, rank 2.
+@pytest.mark.parametrize(
+    ("kind", "length", "expected"),
+    [(Gather, 5, 64), (Scatter, 5, 64), (Gather, 100, 32 + 512), (Scatter, 100, 32 + 512)],
+)
+def test_who_waits_for_a_late_rank_takes_one_block(
+    gpu: Any, kind: type[Call], length: int, expected: int
+) -> None:
     """So that what the late rank runs first, a product for example, has its place."""
+    sizes = [SIZES[0], length, SIZES[2]]
 
     def work(rank: int) -> int:
         communicator(gpu, rank, 3, THREADS_ON_ONE, "late")
-        call = kind(gpu, rank, SIZES, "int32", **fields(THREADS_ON_ONE, "late"))
+        call = kind(gpu, rank, sizes, "int32", **fields(THREADS_ON_ONE, "late"))
         stream = gpu.stream()
         call.execute(stream)  # connects
         call.check(0, stream)
@@ -65,4 +72,4 @@ def test_who_waits_for_a_late_rank_takes_one_small_block(gpu: Any, kind: type[Ca
         call.check(1, stream)
         return threads
 
-    assert results(THREADS_ON_ONE, 3, work)[0] == 2 * 32
+    assert results(THREADS_ON_ONE, 3, work)[0] == expected

@@ -23,10 +23,9 @@ constexpr int64_t kBytesPerBlock = int64_t{32} << 10;
 constexpr int64_t kGatedBytes = int64_t{8} << 20;
 // Outputs of all ranks of a GPU together that do not stay in an L2.
 constexpr int64_t kStreamedBytes = int64_t{32} << 20;
-// What a call beside products takes of the blocks that it might have. Through the regions, where
-// the ranks have a GPU each, a half is still as many as a link between GPUs keeps busy.
-constexpr int kDirectPart = 4;
-constexpr int kStagedPart = 2;
+// A call beside products takes one in so many of the blocks that it might have, which is as many as
+// a link between GPUs keeps busy.
+constexpr int kPartBeside = 2;
 
 }  // namespace
 
@@ -57,39 +56,22 @@ bool Engine::IsStreamed(int64_t bytes) const {
 }
 
 int Engine::WorkersBeside() const {
-  return PartBeside(group_.is_direct != 0 ? most_blocks_ : group_.num_workers);
+  return (group_.num_workers + kPartBeside - 1) / kPartBeside;
 }
 
-// Products run beside the streams that they make, and get most multiprocessors; which stream a call
-// is on is equal on all ranks, as they cut a product alike.
-int Engine::PartOn(cuda::Stream stream, int blocks) const {
-  return cuda::CudaCompute::IsSideStream(stream) ? PartBeside(blocks) : blocks;
-}
-
-int Engine::PartBeside(int blocks) const {
-  const int part = group_.is_direct != 0 ? kDirectPart : kStagedPart;
-  return (blocks + part - 1) / part;
-}
-
-// The most blocks of a kernel that waits.
+// The most blocks of a kernel that waits. Products run beside the streams that they make, which
+// they do not where threads share a GPU, and get most multiprocessors; which stream a call is on is
+// equal on all ranks, as they cut a product alike.
 int Engine::WorkersOn(cuda::Stream stream) const {
-  return PartOn(stream, group_.is_direct != 0 ? most_blocks_ : group_.num_workers);
-}
-
-int64_t Engine::LongestMessage(const cuda::PeerCall& call) const {
-  int64_t longest = 0;
-  for (int r = 0; r < size_; ++r) {
-    const int64_t bytes = r == rank_ ? 0 : call.parts[r].send_bytes;
-    if (cuda::IsInline(bytes)) longest = std::max(longest, bytes);
-  }
-  return longest;
+  if (group_.is_direct != 0) return most_blocks_;
+  return cuda::CudaCompute::IsSideStream(stream) ? WorkersBeside() : group_.num_workers;
 }
 
 // Blocks that never wait have all places of the GPU, of which each rank takes its part of the work.
-int Engine::DataBlocks(const char* name, int64_t bytes, double part, cuda::Stream stream) const {
+int Engine::DataBlocks(const char* name, int64_t bytes, double part) const {
   const int64_t enough = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
   const double of_group = kernels_.MostBlocks(name) * (static_cast<double>(size_) / sharers_);
-  const int most = PartOn(stream, std::max(1, static_cast<int>(of_group * part)));
+  const int most = std::max(1, static_cast<int>(of_group * part));
   return static_cast<int>(std::clamp<int64_t>(enough, 1, most));
 }
 
@@ -101,7 +83,7 @@ Status Engine::FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks
   for (int r = 0; r < size_; ++r) {
     longest = std::max({longest, call.parts[r].send_bytes, call.parts[r].recv_bytes});
   }
-  int64_t enough = std::max({call.sends.ranges, call.receives.ranges, 1});
+  int64_t enough = std::max({call.sends.ranges(), call.receives.ranges(), 1});
   if (!cuda::IsInline(longest)) {
     enough = group_.is_direct != 0 ? std::max(enough, (bytes + kBytesPerBlock - 1) / kBytesPerBlock)
                                    : call.group.num_workers;

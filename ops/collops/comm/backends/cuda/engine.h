@@ -84,18 +84,14 @@ class Engine : public StreamEngine {
     constexpr int kFewBytes = 256;
     cuda::PeerCall& call = gated.args.call;
     call.group.num_workers = 1;
-    const bool only_waits = LongestMessage(call) <= kFewBytes;
+    const bool only_waits = call.sends.longest <= kFewBytes;
     COLLOPS_RETURN_IF_ERROR(kernels_.LaunchOne(cuda::GateArgs{call}, only_waits, stream));
-    const int blocks = DataBlocks(Args::kGatedName, bytes, part, stream);
+    const int blocks = DataBlocks(Args::kGatedName, bytes, part);
     call.group.num_workers = blocks;
     COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(gated, blocks, stream));
     return kernels_.LaunchOne(cuda::ReleaseArgs{call}, true, stream);
   }
-  // Of those that this rank sends.
-  int64_t LongestMessage(const cuda::PeerCall& call) const;
-  int DataBlocks(const char* name, int64_t bytes, double part, cuda::Stream stream) const;
-  int PartOn(cuda::Stream stream, int blocks) const;
-  int PartBeside(int blocks) const;
+  int DataBlocks(const char* name, int64_t bytes, double part) const;
   int WorkersOn(cuda::Stream stream) const;
   int WorkersBeside() const;
   Status FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const;

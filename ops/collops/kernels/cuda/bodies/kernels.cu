@@ -26,8 +26,6 @@ extern "C" __global__ void __launch_bounds__(512)
   AddRow(args, block);
 }
 
-// Two blocks of what moves data are on a multiprocessor, so that the kernels of two communicators,
-// which wait for their peers, are there at the same time.
 extern "C" __global__ void __launch_bounds__(512)
     collops_gate(const __grid_constant__ GateArgs args) {
   DeviceBlock block;
@@ -40,6 +38,8 @@ extern "C" __global__ void __launch_bounds__(512)
   Release(args, block);
 }
 
+// Two blocks of what moves data are on a multiprocessor, so that the kernels of two communicators,
+// which wait for their peers, are there at the same time.
 extern "C" __global__ void __launch_bounds__(512, 2)
     collops_move(const __grid_constant__ MoveArgs args) {
   DeviceBlock block;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "collops/kernels/cuda/bodies/block.h"
@@ -40,24 +41,27 @@ struct WordPlace {
 
 // The messages of a call in one direction, as the host has found them.
 struct Messages {
-  int32_t ranges;  // of the longest one
+  int32_t longest;  // its bytes
   int32_t
       equal_bytes;  // of each one; -1: not all are equally long, or some are too long for a cell
+
+  COLLOPS_DEVICE int32_t ranges() const {
+    constexpr auto kRange = static_cast<int32_t>(kMessageRange);
+    return (longest + kRange - 1) / kRange;
+  }
 };
 
 template <class BytesOf>
 Messages FindMessages(int32_t rank, int32_t size, BytesOf bytes_of) {
   Messages found = {0, -1};
-  int64_t longest = 0;
   bool are_equal = size > 1;
   const int64_t first = size > 1 ? bytes_of(rank == 0 ? 1 : 0) : 0;
   for (int32_t peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
     const int64_t bytes = bytes_of(peer);
     are_equal = are_equal && bytes == first && IsInline(bytes);
-    if (IsInline(bytes) && bytes > longest) longest = bytes;
+    if (IsInline(bytes)) found.longest = std::max(found.longest, static_cast<int32_t>(bytes));
   }
-  found.ranges = static_cast<int32_t>((longest + kMessageRange - 1) / kMessageRange);
   if (are_equal) found.equal_bytes = static_cast<int32_t>(first);
   return found;
 }
@@ -127,7 +131,7 @@ COLLOPS_DEVICE void StoreMessages(const Group& group, const Messages& messages, 
   constexpr int kAhead = 4;
   block.Each([&](uint32_t thread) {
     COLLOPS_ROLLED
-    for (int64_t range = worker; range < messages.ranges; range += group.num_workers) {
+    for (int64_t range = worker; range < messages.ranges(); range += group.num_workers) {
       WordCursor cursor(group, messages, range, thread, block.threads());
       WordPlace places[kAhead];
       do {
@@ -153,10 +157,10 @@ template <class Block, class BytesOf, class PlaceOf>
 COLLOPS_DEVICE bool TakeMessages(const Group& group, const Messages& messages, uint64_t step,
                                  uint32_t worker, Block& block, BytesOf bytes_of, PlaceOf to) {
   constexpr int kAhead = 4;
-  if (static_cast<int64_t>(worker) >= messages.ranges) return true;
+  if (static_cast<int64_t>(worker) >= messages.ranges()) return true;
   return block.All([&](uint32_t thread) {
     COLLOPS_ROLLED
-    for (int64_t range = worker; range < messages.ranges; range += group.num_workers) {
+    for (int64_t range = worker; range < messages.ranges(); range += group.num_workers) {
       WordCursor cursor(group, messages, range, thread, block.threads());
       WordPlace places[kAhead];
       do {
