@@ -93,6 +93,7 @@ def configure_arguments() -> list[str]:
         "-DCOLLOPS_PYTHON=ON",
         "-DBUILD_TESTING=OFF",
         "-DCMAKE_BUILD_TYPE=Release",
+        "-DCOLLOPS_UNITY=ON",
         f"-DPython_EXECUTABLE={sys.executable}",
         pybind11_config(),
         *json_headers(),

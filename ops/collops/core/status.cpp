@@ -1,5 +1,8 @@
 #include "collops/core/status.h"
 
+#include <charconv>
+#include <cstdio>
+
 namespace collops {
 
 const char* ErrorName(int code) {
@@ -61,6 +64,35 @@ Status& Status::operator=(const Status& other) {
 const std::string& Status::message() const {
   static const std::string empty;
   return ok() ? empty : failure_->message;
+}
+
+MessagePart::MessagePart(double number) {
+  const int length = std::snprintf(digits_, sizeof(digits_), "%g", number);
+  text_ = {digits_, static_cast<size_t>(length)};
+}
+
+MessagePart::MessagePart(const void* address) {
+  const int length = std::snprintf(digits_, sizeof(digits_), "%p", address);
+  text_ = {digits_, static_cast<size_t>(length)};
+}
+
+void MessagePart::SetSigned(long long number) {
+  const auto end = std::to_chars(digits_, digits_ + sizeof(digits_), number).ptr;
+  text_ = {digits_, static_cast<size_t>(end - digits_)};
+}
+
+void MessagePart::SetUnsigned(unsigned long long number) {
+  const auto end = std::to_chars(digits_, digits_ + sizeof(digits_), number).ptr;
+  text_ = {digits_, static_cast<size_t>(end - digits_)};
+}
+
+std::string Joined(std::initializer_list<MessagePart> parts) {
+  size_t length = 0;
+  for (const MessagePart& part : parts) length += part.text().size();
+  std::string text;
+  text.reserve(length);
+  for (const MessagePart& part : parts) text += part.text();
+  return text;
 }
 
 }  // namespace collops

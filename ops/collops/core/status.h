@@ -1,8 +1,10 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
-#include <sstream>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace [[gnu::visibility("default")]] collops {
@@ -77,17 +79,50 @@ inline Status Ok() {
   return {};
 }
 
-// Builds a message from anything that can be streamed.
+// One part of a message: text as it is, a number in decimal (a double by "%g"), an address in
+// hexadecimal. Lives as long as the expression that builds the message.
+class MessagePart {
+ public:
+  MessagePart(std::string_view text) : text_(text) {}      // NOLINT: parts are written as they are
+  MessagePart(const std::string& text) : text_(text) {}    // NOLINT
+  MessagePart(const char* text) : text_(text) {}           // NOLINT
+  MessagePart(char letter) : text_(digits_, 1), digits_{letter} {}  // NOLINT
+  MessagePart(double number);                              // NOLINT
+  MessagePart(const void* address);                        // NOLINT
+  template <typename Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
+  MessagePart(Integer number) {  // NOLINT
+    if constexpr (std::is_signed_v<Integer>) {
+      SetSigned(number);
+    } else {
+      SetUnsigned(number);
+    }
+  }
+  template <typename Enum, std::enable_if_t<std::is_convertible_v<Enum, int> && std::is_enum_v<Enum>, int> = 0>
+  MessagePart(Enum value) : MessagePart(static_cast<int>(value)) {}  // NOLINT
+  MessagePart(const MessagePart&) = delete;
+  MessagePart& operator=(const MessagePart&) = delete;
+
+  std::string_view text() const { return text_; }
+
+ private:
+  void SetSigned(long long number);
+  void SetUnsigned(unsigned long long number);
+
+  std::string_view text_;
+  char digits_[32] = {};
+};
+
+std::string Joined(std::initializer_list<MessagePart> parts);
+
+// Builds a message from text, numbers and addresses.
 template <typename... Parts>
 std::string Concat(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
+  return Joined({parts...});
 }
 
 template <typename... Parts>
 Status Error(ErrorCode code, const Parts&... parts) {
-  return Status(code, Concat(parts...));
+  return Status(code, Joined({parts...}));
 }
 
 }  // namespace collops

@@ -1,6 +1,7 @@
 #include "collops/core/tuning.h"
 
 #include <charconv>
+#include <sstream>
 
 namespace collops {
 namespace {
