@@ -21,7 +21,7 @@
 #include "collops/kernels/copy/copy.h"
 #include "collops/kernels/isa.h"
 #include "collops/kernels/thread_pool.h"
-#include "collops/operators/framework/backend_names.h"
+#include "collops/operators/framework/param_check.h"
 #include "module.h"
 #include "status.h"
 

@@ -1,4 +1,4 @@
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 #include "module.h"
 #include "params.h"

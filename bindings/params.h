@@ -6,7 +6,7 @@
 
 #include "collops/core/operation.h"
 #include "collops/core/status.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 namespace collops::bindings {
 

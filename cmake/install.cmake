@@ -13,11 +13,7 @@ set(public_headers
     core/trace/recording.h core/tuning.h
     operators/atb/acl.h operators/atb/operation.h operators/atb/params.h operators/atb/status.h
     operators/atb/types.h
-    operators/create_operation.h operators/framework/param.h)
-file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops/collops CONFIGURE_DEPENDS
-     ops/collops/operators/*/param.h)
-list(APPEND public_headers ${param_headers})
-list(REMOVE_DUPLICATES public_headers)
+    operators/params.h)
 foreach(header ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ops/collops/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops/${folder})

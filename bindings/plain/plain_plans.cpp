@@ -7,12 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "collops/operators/all_gather_v/plain.h"
-#include "collops/operators/all_reduce/plain.h"
-#include "collops/operators/all_to_all_v/plain.h"
-#include "collops/operators/broadcast/plain.h"
-#include "collops/operators/linear_parallel/plain.h"
-#include "collops/operators/reduce_scatter_v/plain.h"
+#include "collops/operators/plain/plans.h"
 #include "plain/plain_call.h"
 #include "tensors/tensor.h"
 #include "workspace.h"

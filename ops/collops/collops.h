@@ -2,9 +2,9 @@
 
 // The public C++ interface: everything that is installed, in one include.
 //
-//   AllGatherVParam param;                      operators/*/param.h: ATB's structs
+//   AllGatherVParam param;                      operators/params.h: ATB's structs
 //   std::unique_ptr<Operation> operation;       core/operation.h: the two phases
-//   CreateOperation(param, &operation);         operators/create_operation.h
+//   CreateOperation(param, &operation);
 //   operation->GetWorkspaceSize(pack, &bytes);
 //   operation->Execute(pack, workspace, bytes, nullptr);
 //
@@ -26,4 +26,4 @@
 #include "collops/core/tensor.h"
 #include "collops/core/trace/log.h"
 #include "collops/core/trace/recording.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"

@@ -6,7 +6,7 @@
 
 #include "board.h"
 #include "collops/comm/registry.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "board.h"
 #include "collops/comm/registry.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 #include "two_ranks.h"
 
 namespace {

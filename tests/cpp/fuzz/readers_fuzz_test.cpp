@@ -12,7 +12,7 @@
 #include "collops/comm/control/tcp/handshake.h"
 #include "collops/comm/control/tcp/row.h"
 #include "collops/comm/placement/rank_table/read_rank_table.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 #include "control/tcp/loopback.h"
 #include "fuzz/mutation.h"
 

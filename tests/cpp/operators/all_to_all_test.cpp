@@ -2,7 +2,7 @@
 // and between threads.
 #include <cstring>
 
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 #include "operators/framework/operator_call.h"
 #include "ranks.h"
 

@@ -1,10 +1,7 @@
 // AllGather, ReduceScatter, AllReduce and Broadcast: their calls of the communicator, the default
 // implementations, and the checks that these operators add.
 #include "check.h"
-#include "collops/operators/all_gather/param.h"
-#include "collops/operators/all_reduce/param.h"
-#include "collops/operators/broadcast/param.h"
-#include "collops/operators/reduce_scatter/param.h"
+#include "collops/operators/params.h"
 #include "operators/framework/operator_call.h"
 #include "ranks.h"
 

@@ -1,5 +1,5 @@
 // The structs of the even collectives: defaults, equality, JSON, and what creation refuses.
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 #include <vector>
 

@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "collops/operators/all_to_all_v/param.h"
-#include "collops/operators/all_to_all_v_v2/param.h"
+#include "collops/operators/params.h"
 #include "operators/framework/operator_call.h"
 
 namespace collops {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <thread>
 
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 #include "operators/exchange_call.h"
 
 using namespace collops;

@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "collops/comm/registry.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 #include "operators/framework/operator_call.h"
 
 using namespace collops;

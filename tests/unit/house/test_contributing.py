@@ -28,7 +28,7 @@ OPERATOR = Newest(
     "Add an operator",
     "all_to_all",
     # AllToAll, its struct or its golden module. A torch function ends in _single.
-    r"\b(AllToAll|AllToAllParam|all_to_all(/param\.h)?|ALL_TO_ALL)\b",
+    r"\b(AllToAll|AllToAllParam|all_to_all|ALL_TO_ALL)\b",
     # How ATB's case files differ, where they do; a way in which the benchmarks move rows; a name of
     # torch.distributed.
     r"golden/case_files/|python/collops/bench/peers/torch_calls\.py|python/collops/torch/",
@@ -39,8 +39,8 @@ BACKEND = Newest(
     # Not as the default of a struct's field, which is ATB's.
     r'backends/hccl\b|\bhccl::|(?<!backend = )(?<!backend: str = )"hccl"',
     # What ATB's hccl lacks, and what ATB runs on other kernels.
-    r"golden/case_files/differences\.py|ops/collops/operators/framework/(backend_names|reduction_dtypes)\.cpp|"
-    r"ops/collops/operators/(all_to_all/param|reduce_scatter/reduce_scatter)\.cpp",
+    r"golden/case_files/differences\.py|ops/collops/operators/framework/param_check\.cpp|"
+    r"ops/collops/operators/(all_to_all|reduce_scatter)\.cpp",
 )
 
 
@@ -87,7 +87,8 @@ def test_the_layers_of_the_others_are_not_touched() -> None:
 
 def test_a_file_more_is_found(tmp_path: Path) -> None:
     for name, text in (
-        ("ops/collops/operators/all_to_all/param.h", '  std::string backend = "hccl";\n'),
+        ("ops/collops/operators/all_to_all.cpp", ""),
+        ("ops/collops/operators/params.h", '  std::string backend = "hccl";\n'),
         ("ops/collops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
         ("ops/collops/comm/backends/hccl/library/api.h", ""),
         ("bindings/params.cpp", '{"AllToAllParam"}'),
@@ -96,7 +97,7 @@ def test_a_file_more_is_found(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert touched(tmp_path, OPERATOR) == {
-        "ops/collops/operators/all_to_all/",
+        "ops/collops/operators/all_to_all.cpp",
         "bindings/params.cpp",
     }
     assert touched(tmp_path, BACKEND) == {"ops/collops/comm/backends/hccl/"}

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collops/operators/atb/types.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 namespace collops {
 namespace [[gnu::visibility("default")]] atb {
@@ -74,7 +74,7 @@ collops::Status Make(const TransdataParam& param, std::unique_ptr<collops::Opera
 }  // namespace infer
 }  // namespace atb
 
-// The functions of framework/param.h and create_operation.h.
+// The functions of operators/params.h.
 
 template <typename Base>
 Status CreateOperation(const atb::infer::WithAclDataType<Base>& param,

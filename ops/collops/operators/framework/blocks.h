@@ -5,7 +5,7 @@
 
 #include "collops/comm/call.h"
 #include "collops/core/status.h"
-#include "collops/operators/framework/signature.h"
+#include "collops/operators/framework/collective_operation.h"
 
 namespace collops {
 
@@ -41,5 +41,20 @@ Status CheckDisjoint(const BlockWords& words, const RankBlocks& blocks);
 
 // The ranges that no block covers, in order. The blocks have passed all three checks.
 std::vector<Range> FindGaps(const RankBlocks& blocks, int64_t whole);
+
+// Counts and displacements of blocks of one size, one per rank, one after the other.
+struct EvenBlocks : PlanDetails {
+  EvenBlocks(int rank_size, int64_t count) : counts(static_cast<size_t>(rank_size), count) {
+    for (int r = 0; r < rank_size; ++r) displs.push_back(r * count);
+  }
+
+  std::vector<int64_t> counts;
+  std::vector<int64_t> displs;
+};
+
+// The details of a plan whose Complete() made them EvenBlocks.
+inline const EvenBlocks& BlocksOf(const Plan& plan) {
+  return static_cast<const EvenBlocks&>(*plan.details);
+}
 
 }  // namespace collops

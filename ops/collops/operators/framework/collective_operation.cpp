@@ -5,10 +5,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "collops/operators/framework/desc_check.h"
-#include "collops/operators/framework/memory_check.h"
-#include "collops/operators/framework/param_check.h"
-
 namespace collops {
 namespace {
 

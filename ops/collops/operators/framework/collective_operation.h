@@ -8,7 +8,7 @@
 #include "collops/comm/communicator.h"
 #include "collops/core/operation.h"
 #include "collops/operators/framework/collective_terms.h"
-#include "collops/operators/framework/signature.h"
+#include "collops/operators/framework/tensor_check.h"
 
 namespace collops {
 

@@ -1,21 +1,31 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "collops/operators/framework/collective_operation.h"
-#include "collops/operators/framework/find_communicator.h"
-// Makes CreateOperation and InferShape visible; the definitions below alone would hide them.
-#include "collops/operators/framework/param.h"
+#include "collops/operators/framework/param_check.h"
+#include "collops/operators/params.h"
 
 namespace collops {
 
 // The operator of a struct, which need not be right yet; without a communicator, so it only knows
-// shapes. Each operator's .cpp has its own, and instantiates CreateOperation and InferShape, which
-// framework/param.h declares.
+// shapes. Each operator's .cpp has its own, and instantiates ParamFunctions.
 template <typename Param>
 std::unique_ptr<CollectiveOperation> MakeOperator(const Param& param);
+
+// Of a struct whose fields do not depend on the ranks.
+template <typename Param>
+Status CheckRanks(const Param& /*param*/, int /*rank*/, int /*rank_size*/) {
+  return Ok();
+}
+
+// The communicator of a struct that has passed its check: the caller's hcclComm, or the domain's.
+Status FindGroup(const char* operation, const GroupParam& group,
+                 const std::function<Status(int rank, int rank_size)>& check_ranks,
+                 std::shared_ptr<Communicator>* communicator);
 
 // Checks the struct, and lets its operator join the communicator that the struct names. Waits for
 // no one.
@@ -25,22 +35,27 @@ Status Connect(const Param& param, std::unique_ptr<CollectiveOperation> made,
   COLLOPS_CHECK_ARG(operation != nullptr, ERROR_INVALID_PARAM, made->Name(),
                     ": the place for the operation is null: pass the address of a unique_ptr");
   COLLOPS_RETURN_IF_ERROR(CheckParam(param));
+  GroupParam group = param;
+  // The default rank of most structs is 0; without a rankSize it counts as not set.
+  if (param.rankSize == 0 && param.rank == Param().rank) group.rank = -1;
   const auto check = [&param](int rank, int size) { return CheckRanks(param, rank, size); };
   std::shared_ptr<Communicator> communicator;
-  COLLOPS_RETURN_IF_ERROR(FindGroup(made->Name(), GroupOf(param), check, &communicator));
+  COLLOPS_RETURN_IF_ERROR(FindGroup(made->Name(), group, check, &communicator));
   made->Join(std::move(communicator));
   *operation = std::move(made);
   return Ok();
 }
 
-template <typename Param, typename>
-Status CreateOperation(const Param& param, std::unique_ptr<Operation>* operation) {
+template <typename Param>
+Status ParamFunctions<Param>::CreateOperation(const Param& param,
+                                              std::unique_ptr<Operation>* operation) {
   return Connect(param, MakeOperator(param), operation);
 }
 
-template <typename Param, typename>
-Status InferShape(const Param& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs) {
+template <typename Param>
+Status ParamFunctions<Param>::InferShape(const Param& param, int rank_size,
+                                         const std::vector<TensorDesc>& inputs,
+                                         std::vector<TensorDesc>* outputs) {
   const std::unique_ptr<CollectiveOperation> operation = MakeOperator(param);
   const char* const name = operation->Name();
   Param whole = param;

@@ -1,41 +1,122 @@
 #include "collops/operators/framework/param_check.h"
 
+#include <algorithm>
+
+#include "collops/comm/backends/backend_table.h"
 #include "collops/comm/placement/rank_table/table_file.h"
 
 namespace collops {
 namespace {
 
+struct NameRow {
+  const char* name;
+  BackendNames kind;
+};
+
+// What ATB runs on kernels of its own, and we on kAtbEngine.
+constexpr NameRow kAtbNames[] = {
+    {"lccl", kLcclName}, {"lcoc", kMatrixNames}, {"mc2", kMatrixNames}};
+constexpr char kAtbEngine[] = "hccl";
+
+// In the order in which messages list them.
+std::vector<std::string> Names(unsigned allowed) {
+  std::vector<std::string> names;
+  for (const Backend& backend : BackendTable()) {
+    if ((allowed & kEngineNames) != 0) names.emplace_back(backend.name);
+    if (backend.name != std::string(kAtbEngine)) continue;
+    for (const NameRow& row : kAtbNames) {
+      if ((allowed & row.kind) != 0) names.emplace_back(row.name);
+    }
+  }
+  return names;
+}
+
+bool Has(unsigned allowed, const std::string& name) {
+  const std::vector<std::string> names = Names(allowed);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// hccl, nccl, cuda, shm or ucx; each with `quote` around it.
+std::string List(unsigned allowed, const char* quote) {
+  const std::vector<std::string> names = Names(allowed);
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += Concat(i == 0 ? "" : i + 1 < names.size() ? ", " : " or ", quote, names[i], quote);
+  }
+  return text;
+}
+
+Status CheckReplacements(const char* op, const Env& env) {
+  for (const BackendReplacement& replacement : env.replacements) {
+    const std::string& from = replacement.from;
+    COLLOPS_CHECK_ARG(from.empty() || Has(kAllNames, from), ERROR_INVALID_PARAM, op,
+                      ": COLLOPS_BACKEND=", env.backend, " replaces the unknown backend \"", from,
+                      "\"; use ", List(kEngineNames, ""));
+    COLLOPS_CHECK_ARG(Has(kEngineNames, replacement.to), ERROR_INVALID_PARAM, op,
+                      ": COLLOPS_BACKEND=", env.backend,
+                      from.empty() ? "" : Concat(" replaces \"", from, "\" by"),
+                      from.empty() ? " is" : "", " the unknown backend \"", replacement.to,
+                      "\"; use ", List(kEngineNames, ""));
+  }
+  return Ok();
+}
+
 constexpr size_t kMaxCommDomain = 128;
 
 }  // namespace
 
-Status CheckGroup(const char* op, const GroupFields& group, unsigned names) {
-  for (size_t i = 0; i < group.rsv_size; ++i) {
-    COLLOPS_CHECK_ARG(group.rsv[i] == 0, ERROR_INVALID_PARAM, op, ": rsv[", i,
-                      "] is reserved, it must be 0", ", got ", static_cast<int>(group.rsv[i]));
-  }
-  COLLOPS_RETURN_IF_ERROR(CheckBackendName(op, group.backend, names));
-  // With an hcclComm, rankSize 0 means the communicator's size.
-  if (group.hccl_comm != nullptr && group.rank_size == 0) return Ok();
-  COLLOPS_CHECK_ARG(group.rank_size >= 2, ERROR_INVALID_PARAM, op, ": rankSize must be >= 2, got ",
-                    group.rank_size);
+Status CheckBackendName(const char* op, const std::string& name, unsigned allowed) {
+  if (Has(allowed, name)) return Ok();
+  COLLOPS_CHECK_ARG(!Has(kAllNames, name), ERROR_INVALID_PARAM, op, ": backend \"", name,
+                    "\" does not run this operator (nor does it in ATB); pass ",
+                    List(allowed, "\""));
+  return Error(ERROR_INVALID_PARAM, op, ": unknown backend \"", name, "\"; pass ",
+               List(allowed, "\""));
+}
+
+std::vector<std::string> KnownBackendNames() {
+  return Names(kAllNames);
+}
+
+Status ResolveBackend(const char* op, const Env& env, const std::string& name,
+                      std::string* backend) {
+  COLLOPS_RETURN_IF_ERROR(CheckReplacements(op, env));
+  *backend = env.ReplaceBackend(name);
+  if (Has(kLcclName | kMatrixNames, *backend)) *backend = env.ReplaceBackend(kAtbEngine);
   return Ok();
 }
 
-Status CheckDistributed(const char* op, const GroupFields& group) {
-  COLLOPS_CHECK_ARG(group.comm_mode == COMM_MULTI_PROCESS || group.comm_mode == COMM_MULTI_THREAD,
-                    ERROR_INVALID_PARAM, op, ": commMode must be 0 (COMM_MULTI_PROCESS) or 1 ",
-                    "(COMM_MULTI_THREAD), got ", static_cast<int>(group.comm_mode));
-  COLLOPS_CHECK_ARG(group.comm_domain.size() <= kMaxCommDomain, ERROR_INVALID_PARAM, op,
-                    ": commDomain has ", group.comm_domain.size(), " characters, the limit is ",
-                    kMaxCommDomain);
-  if (!group.rank_table_file.empty()) {
-    const std::string name = Concat(op, ": rankTableFile \"", group.rank_table_file, "\"");
-    COLLOPS_RETURN_IF_ERROR(rank_table::CheckTableFile(group.rank_table_file, name));
+Status CheckReserved(const char* op, const char* field, const uint8_t* bytes, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    COLLOPS_CHECK_ARG(bytes[i] == 0, ERROR_INVALID_PARAM, op, ": ", field, "[", i,
+                      "] is reserved, it must be 0, got ", static_cast<int>(bytes[i]));
   }
-  if (group.rank_size == 0) return Ok();  // ranks are checked against the communicator
-  if (group.rank != -1) COLLOPS_RETURN_IF_ERROR(CheckRank(op, group.rank, group.rank_size, ""));
-  return CheckRankRoot(op, group.rank_root, group.rank_size);
+  return Ok();
+}
+
+Status CheckBackendAndSize(const char* op, const GroupParam& group, unsigned names) {
+  COLLOPS_RETURN_IF_ERROR(CheckBackendName(op, group.backend, names));
+  // With an hcclComm, rankSize 0 means the communicator's size.
+  if (group.hcclComm != nullptr && group.rankSize == 0) return Ok();
+  COLLOPS_CHECK_ARG(group.rankSize >= 2, ERROR_INVALID_PARAM, op, ": rankSize must be >= 2, got ",
+                    group.rankSize);
+  return Ok();
+}
+
+Status CheckDistributed(const char* op, const GroupParam& group) {
+  COLLOPS_CHECK_ARG(group.commMode == COMM_MULTI_PROCESS || group.commMode == COMM_MULTI_THREAD,
+                    ERROR_INVALID_PARAM, op, ": commMode must be 0 (COMM_MULTI_PROCESS) or 1 ",
+                    "(COMM_MULTI_THREAD), got ", static_cast<int>(group.commMode));
+  COLLOPS_CHECK_ARG(group.commDomain.size() <= kMaxCommDomain, ERROR_INVALID_PARAM, op,
+                    ": commDomain has ", group.commDomain.size(), " characters, the limit is ",
+                    kMaxCommDomain);
+  if (!group.rankTableFile.empty()) {
+    const std::string name = Concat(op, ": rankTableFile \"", group.rankTableFile, "\"");
+    COLLOPS_RETURN_IF_ERROR(rank_table::CheckTableFile(group.rankTableFile, name));
+  }
+  if (group.rankSize == 0) return Ok();  // ranks are checked against the communicator
+  if (group.rank != -1) COLLOPS_RETURN_IF_ERROR(CheckRank(op, group.rank, group.rankSize, ""));
+  return CheckRankRoot(op, group.rankRoot, group.rankSize);
 }
 
 Status CheckRank(const char* op, int rank, int rank_size, const std::string& source) {
@@ -65,6 +146,23 @@ Status CheckPeer(const char* op, const char* field, int64_t peer, int rank, int 
                     rank_size, "), got ", peer);
   COLLOPS_CHECK_ARG(peer != rank, ERROR_INVALID_PARAM, op, ": ", field, " ", peer,
                     " is this rank itself: pass another rank");
+  return Ok();
+}
+
+ReduceOp ReduceOpOf(const std::string& name) {
+  ReduceOp op = ReduceOp::kSum;
+  static_cast<void>(ParseReduceOp(name.c_str(), &op));
+  return op;
+}
+
+Status CheckAtbPair(const char* operation, const std::string& backend, ReduceOp op, DType dtype) {
+  const bool is_short = dtype == DType::kInt16 || dtype == DType::kBFloat16;
+  COLLOPS_CHECK_ARG(backend != "hccl" || op != ReduceOp::kProd || !is_short,
+                    ERROR_INVALID_TENSOR_DTYPE, operation, ": backend \"hccl\" has no prod of ",
+                    Name(dtype), ": convert x to float32 or int32");
+  COLLOPS_CHECK_ARG(
+      backend != "lccl" || dtype != DType::kInt64, ERROR_INVALID_TENSOR_DTYPE, operation,
+      ": backend \"lccl\" does not reduce int64: convert x to int32, or use \"hccl\"");
   return Ok();
 }
 

@@ -2,42 +2,49 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string>
+#include <vector>
 
-#include "collops/comm/communicator.h"
+#include "collops/core/dtype.h"
+#include "collops/core/env.h"
 #include "collops/core/status.h"
-#include "collops/operators/framework/backend_names.h"
+#include "collops/operators/params.h"
 
 namespace collops {
 
-// The fields of a parameter struct that describe its group; a view, valid as long as the struct.
-struct GroupFields {
-  int rank;
-  int default_rank;  // the struct's default
-  int rank_size;
-  int rank_root;
-  const std::string& backend;
-  void* hccl_comm;
-  CommMode comm_mode;
-  const std::string& rank_table_file;
-  const std::string& comm_domain;
-  const uint8_t* rsv;
-  size_t rsv_size;
+// The names that a struct's `backend` may have: a sum of these flags.
+enum BackendNames : unsigned {
+  kEngineNames = 1,  // engines: hccl, nccl, cuda, shm, ucx
+  kLcclName = 2,     // lccl: ATB's own collective kernels
+  kMatrixNames = 4,  // lcoc, mc2: ATB's kernels that also multiply matrices
+  kLcclToo = kEngineNames | kLcclName,
+  kAllNames = kEngineNames | kLcclName | kMatrixNames,
 };
 
-template <typename Param>
-GroupFields GroupOf(const Param& p) {
-  return {p.rank,     Param().rank,    p.rankSize,   p.rankRoot, p.backend,       p.hcclComm,
-          p.commMode, p.rankTableFile, p.commDomain, p.rsv,      std::size(p.rsv)};
-}
+// ERROR_INVALID_PARAM for a name that `allowed` does not include; the message lists them.
+Status CheckBackendName(const char* operation, const std::string& name, unsigned allowed);
+
+// All names that any operator's struct may have as `backend`.
+std::vector<std::string> KnownBackendNames();
+
+// The engine for a struct with backend `name`: COLLOPS_BACKEND may replace it, and a name of ATB's
+// kernels (lccl, lcoc, mc2) runs on the engine of "hccl". ERROR_INVALID_PARAM if COLLOPS_BACKEND
+// has an unknown name on either side, which would otherwise go unnoticed.
+Status ResolveBackend(const char* operation, const Env& env, const std::string& name,
+                      std::string* backend);
 
 // The first part of a struct's check, in ATB's order: reserved bytes, backend, rankSize. `names`: a
 // sum of BackendNames.
-Status CheckGroup(const char* operation, const GroupFields& group, unsigned names);
+Status CheckReserved(const char* operation, const char* field, const uint8_t* bytes, size_t size);
+Status CheckBackendAndSize(const char* operation, const GroupParam& group, unsigned names);
+template <typename Param>
+Status CheckGroup(const char* operation, const Param& param, unsigned names) {
+  COLLOPS_RETURN_IF_ERROR(CheckReserved(operation, "rsv", param.rsv, sizeof(param.rsv)));
+  return CheckBackendAndSize(operation, param, names);
+}
 
 // The last part of it: commMode, commDomain, rankTableFile, rank, rankRoot.
-Status CheckDistributed(const char* operation, const GroupFields& group);
+Status CheckDistributed(const char* operation, const GroupParam& group);
 
 // An error if rank or rankRoot is outside [0, rank_size). `source`: where the rank comes from, if
 // not from the struct; else empty.
@@ -50,5 +57,12 @@ Status CheckReduceType(const char* operation, const char* field, const std::stri
 
 // Checks that a message's peer is another rank of the group.
 Status CheckPeer(const char* operation, const char* field, int64_t peer, int rank, int rank_size);
+
+// The reduction that a struct names; sum for a name that the struct's check refuses.
+ReduceOp ReduceOpOf(const std::string& name);
+
+// Refuses the pairs of op and dtype that ATB refuses on the struct's `backend`: hccl has no prod of
+// int16 and bfloat16, lccl no int64. Other backends take all pairs.
+Status CheckAtbPair(const char* operation, const std::string& backend, ReduceOp op, DType dtype);
 
 }  // namespace collops

@@ -5,7 +5,7 @@
 
 #include "collops/core/status.h"
 #include "collops/core/tensor.h"
-#include "collops/operators/linear_parallel/param.h"
+#include "collops/operators/params.h"
 
 namespace collops {
 

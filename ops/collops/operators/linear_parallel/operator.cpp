@@ -4,13 +4,13 @@
 
 #include "collops/core/trace/lines.h"
 #include "collops/core/trace/log.h"
-#include "collops/operators/create_operation.h"
-#include "collops/operators/framework/desc_check.h"
 #include "collops/operators/framework/make_operator.h"
-#include "collops/operators/framework/memory_check.h"
 #include "collops/operators/framework/param_check.h"
+#include "collops/operators/framework/struct_fields.h"
+#include "collops/operators/framework/tensor_check.h"
 #include "collops/operators/linear_parallel/engine.h"
 #include "collops/operators/linear_parallel/layout.h"
+#include "collops/operators/params.h"
 
 namespace collops {
 namespace {
@@ -208,10 +208,7 @@ template <>
 std::unique_ptr<CollectiveOperation> MakeOperator(const LinearParallelParam& param) {
   return std::make_unique<LinearParallel>(param);
 }
-template Status CreateOperation(const LinearParallelParam& param,
-                                std::unique_ptr<Operation>* operation);
-template Status InferShape(const LinearParallelParam& param, int rank_size,
-                           const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
+template struct ParamFunctions<LinearParallelParam>;
 
 Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation) {

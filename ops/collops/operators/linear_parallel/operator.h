@@ -6,7 +6,7 @@
 
 #include "collops/core/prepackable.h"
 #include "collops/operators/framework/collective_operation.h"
-#include "collops/operators/linear_parallel/param.h"
+#include "collops/operators/params.h"
 
 namespace collops {
 

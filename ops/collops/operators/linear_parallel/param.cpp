@@ -1,7 +1,5 @@
-#include "collops/operators/linear_parallel/param.h"
-
 #include "collops/operators/framework/param_check.h"
-#include "collops/operators/json/struct_fields.h"
+#include "collops/operators/framework/struct_fields.h"
 
 namespace collops {
 namespace {
@@ -38,14 +36,6 @@ Status CheckNotQuantised(const P& param) {
   return Ok();
 }
 
-Status CheckGridReserved(const P::TwoDimTPInfo& info) {
-  for (int i = 0; i < 3; ++i) {
-    COLLOPS_CHECK_ARG(info.rsv[i] == 0, ERROR_INVALID_PARAM, kOp, ": twoDimTPInfo.rsv[", i,
-                      "] is reserved, it must be 0, got ", static_cast<int>(info.rsv[i]));
-  }
-  return Ok();
-}
-
 // What ATB's mc2 takes is less than what runs it here.
 Status CheckMc2(const P& param) {
   if (param.backend != "mc2") return Ok();
@@ -67,8 +57,9 @@ Status CheckMc2(const P& param) {
 }  // namespace
 
 Status CheckParam(const P& param) {
-  COLLOPS_RETURN_IF_ERROR(CheckGroup(kOp, GroupOf(param), kAllNames));
-  COLLOPS_RETURN_IF_ERROR(CheckGridReserved(param.twoDimTPInfo));
+  COLLOPS_RETURN_IF_ERROR(CheckGroup(kOp, param, kAllNames));
+  const uint8_t (&grid_rsv)[3] = param.twoDimTPInfo.rsv;
+  COLLOPS_RETURN_IF_ERROR(CheckReserved(kOp, "twoDimTPInfo.rsv", grid_rsv, sizeof(grid_rsv)));
   COLLOPS_RETURN_IF_ERROR(CheckMc2(param));
   COLLOPS_RETURN_IF_ERROR(CheckType(param));
   COLLOPS_RETURN_IF_ERROR(CheckNotQuantised(param));
@@ -76,7 +67,7 @@ Status CheckParam(const P& param) {
                     ERROR_INVALID_PARAM, kOp,
                     ": keepIntermediate needs type 2 (ALL_GATHER_LINEAR), got type ",
                     static_cast<int>(param.type), " (", Name(param.type), ")");
-  return CheckDistributed(kOp, GroupOf(param));
+  return CheckDistributed(kOp, param);
 }
 
 const char* Name(LinearParallelParam::ParallelType type) {
@@ -107,26 +98,23 @@ using TwoDimTPInfo = P::TwoDimTPInfo;
 using MoeInfo = P::MoeInfo;
 
 template <>
-const StructFields<TwoDimTPInfo>& FieldsOf() {
-  static const StructFields<TwoDimTPInfo> table = {
-      "twoDimTPInfo",
-      Field<&TwoDimTPInfo::agDim>("agDim"),
-      Field<&TwoDimTPInfo::rsDim>("rsDim"),
-      Field<&TwoDimTPInfo::innerDimIsAg>("innerDimIsAg"),
-      Field<&TwoDimTPInfo::rsv>("rsv"),
-  };
-  return table;
+const FieldTable& FieldsOf<TwoDimTPInfo>() {
+  using Info = TwoDimTPInfo;
+  static const auto fields = StructFields<Info>("twoDimTPInfo")
+                                 .Add<&Info::agDim>("agDim")
+                                 .Add<&Info::rsDim>("rsDim")
+                                 .Add<&Info::innerDimIsAg>("innerDimIsAg")
+                                 .Add<&Info::rsv>("rsv");
+  return fields.table;
 }
 
 template <>
-const StructFields<MoeInfo>& FieldsOf() {
-  static const StructFields<MoeInfo> table = {
-      "moeInfo",
-      Field<&MoeInfo::localExpertNums>("localExpertNums"),
-      Field<&MoeInfo::epSize>("epSize"),
-      Field<&MoeInfo::tpSize>("tpSize"),
-  };
-  return table;
+const FieldTable& FieldsOf<MoeInfo>() {
+  static const auto fields = StructFields<MoeInfo>("moeInfo")
+                                 .Add<&MoeInfo::localExpertNums>("localExpertNums")
+                                 .Add<&MoeInfo::epSize>("epSize")
+                                 .Add<&MoeInfo::tpSize>("tpSize");
+  return fields.table;
 }
 
 bool operator==(const TwoDimTPInfo& a, const TwoDimTPInfo& b) {
@@ -137,7 +125,7 @@ bool operator==(const MoeInfo& a, const MoeInfo& b) {
   return SameFields(a, b);
 }
 
-// Found by Field, like those of json_value.h, through the namespace of the struct.
+// Found by Field, like those of struct_fields.h, through the namespace of the struct.
 static void WriteJson(const TwoDimTPInfo& info, Json* to) {
   WriteObject(info, to);
 }
@@ -155,32 +143,27 @@ static Status ReadJson(const Json& json, const std::string& where, MoeInfo* info
 }
 
 template <>
-const StructFields<P>& FieldsOf() {
-  static const StructFields<P> table = {
-      "LinearParallelParam",
-      Field<&P::transWeight>("transWeight"),
-      RankFields<P>(),
-      Field<&P::hasResidual>("hasResidual"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::type>("type"),
-      Field<&P::keepIntermediate>("keepIntermediate"),
-      Field<&P::quantType>("quantType"),
-      Field<&P::quantGroupSize>("quantGroupSize"),
-      Field<&P::outDataType>("outDataType"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::twoDimTPInfo>("twoDimTPInfo"),
-      Field<&P::moeInfo>("moeInfo"),
-      Field<&P::rsv>("rsv"),
-      Field<&P::gatherRows>("gatherRows"),
-      Field<&P::scatterRows>("scatterRows"),
-  };
-  return table;
+const FieldTable& FieldsOf<P>() {
+  static const auto fields = StructFields<P>("LinearParallelParam")
+                                 .Add<&P::transWeight>("transWeight")
+                                 .AddRank()
+                                 .Add<&P::hasResidual>("hasResidual")
+                                 .Add<&P::backend>("backend")
+                                 .Add<&P::hcclComm>("hcclComm")
+                                 .Add<&P::commMode>("commMode")
+                                 .Add<&P::rankTableFile>("rankTableFile")
+                                 .Add<&P::type>("type")
+                                 .Add<&P::keepIntermediate>("keepIntermediate")
+                                 .Add<&P::quantType>("quantType")
+                                 .Add<&P::quantGroupSize>("quantGroupSize")
+                                 .Add<&P::outDataType>("outDataType")
+                                 .Add<&P::commDomain>("commDomain")
+                                 .Add<&P::twoDimTPInfo>("twoDimTPInfo")
+                                 .Add<&P::moeInfo>("moeInfo")
+                                 .Add<&P::rsv>("rsv")
+                                 .Add<&P::gatherRows>("gatherRows")
+                                 .Add<&P::scatterRows>("scatterRows");
+  return fields.table;
 }
-template bool operator==(const P& a, const P& b);
-template std::string ToJson(const P& param);
-template Status FromJson(const std::string& text, P* param);
 
 }  // namespace collops

@@ -1,4 +1,4 @@
-#include "collops/operators/linear_parallel/plain.h"
+#include "collops/operators/plain/plans.h"
 
 #include <sys/mman.h>
 

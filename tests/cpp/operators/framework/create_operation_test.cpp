@@ -1,5 +1,5 @@
 // The checks of CreateOperation, and how an operation finds its communicator.
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 using namespace collops;
 

@@ -9,9 +9,8 @@
 
 #include "check.h"
 #include "collops/core/tensor.h"
-#include "collops/operators/all_gather_v/param.h"
 #include "collops/operators/framework/make_operator.h"
-#include "collops/operators/reduce_scatter_v/param.h"
+#include "collops/operators/params.h"
 #include "operators/framework/recording_communicator.h"
 
 namespace collops {

@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 #include "operators/framework/operator_call.h"
 
 using namespace collops;

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "check.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 using namespace collops;
 

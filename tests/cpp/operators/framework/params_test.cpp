@@ -1,5 +1,5 @@
 // Defaults and equality of the param structs.
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 #include "check.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "check.h"
-#include "collops/operators/create_operation.h"
+#include "collops/operators/params.h"
 
 namespace structs {
 

@@ -2,8 +2,8 @@
 // communicator's device, on the stream of the call.
 #include <cstdlib>
 
-#include "collops/operators/create_operation.h"
 #include "collops/operators/linear_parallel/operator.h"
+#include "collops/operators/params.h"
 #include "operators/framework/operator_call.h"
 #include "operators/linear_parallel/linear_call.h"
 

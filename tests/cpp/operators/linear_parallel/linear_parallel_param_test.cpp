@@ -1,8 +1,7 @@
 // LinearParallelParam: defaults, equality, JSON, and what creation refuses.
-#include "collops/operators/linear_parallel/param.h"
+#include "collops/operators/params.h"
 
 #include "check.h"
-#include "collops/operators/create_operation.h"
 
 using namespace collops;
 

@@ -1,0 +1,378 @@
+#include "collops/operators/framework/tensor_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace collops {
+namespace {
+
+constexpr int64_t kMaxTensorBytes = int64_t{256} << 30;
+
+bool Contains(DTypeSet set, DType dtype) {
+  return dtype != DType::kUndefined && (set >> static_cast<int>(dtype) & 1) != 0;
+}
+
+std::string ToString(DTypeSet set) {
+  std::string text;
+  for (int number = 0; number < 32; ++number) {
+    const DType dtype = static_cast<DType>(number);
+    if (Contains(set, dtype)) text += (text.empty() ? "" : ", ") + std::string(Name(dtype));
+  }
+  return text;
+}
+
+// Divides instead of multiplying, so no size can overflow. A dtype that is refused later counts as
+// one byte.
+bool IsTooLarge(const TensorDesc& desc) {
+  int64_t room = kMaxTensorBytes / std::max<int64_t>(SizeOf(desc.dtype), 1);
+  for (int i = 0; i < desc.shape.num_dims; ++i) {
+    if (desc.shape[i] == 0) return false;
+    room /= desc.shape[i];
+  }
+  return room == 0;
+}
+
+Status CheckNumDimsLimit(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
+  COLLOPS_CHECK_ARG(desc.shape.num_dims <= kMaxDims, ERROR_INVALID_TENSOR_DIM, op.name, ": ",
+                    rule.name, " has ", desc.shape.num_dims, " dims, the limit is ", kMaxDims,
+                    ": flatten some");
+  COLLOPS_CHECK_ARG(desc.shape.num_dims > 0 || rule.num_dims != kAnyNumDims,
+                    ERROR_INVALID_TENSOR_DIM, op.name, ": ", rule.name,
+                    " has 0 dims, it needs 1 to ", kMaxDims, ": reshape it to [1]");
+  return Ok();
+}
+
+Status CheckSize(const OpSignature& op, const char* name, const TensorDesc& desc) {
+  for (int i = 0; i < desc.shape.num_dims; ++i) {
+    COLLOPS_CHECK_ARG(desc.shape[i] >= (i == 0 ? 0 : 1), ERROR_INVALID_TENSOR_SIZE, op.name, ": ",
+                      name, " has size ", desc.shape[i], " in dim ", i, " of ",
+                      ToString(desc.shape),
+                      desc.shape[i] < 0 ? ": a size is at least 0" : ": only dim 0 may be 0");
+  }
+  COLLOPS_CHECK_ARG(!IsTooLarge(desc), ERROR_INVALID_TENSOR_SIZE, op.name, ": ", name, " of shape ",
+                    ToString(desc.shape), " is over the limit of 256 GB: split the call");
+  return Ok();
+}
+
+Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
+  if (Contains(rule.dtypes, desc.dtype)) return Ok();
+  const char* got = Name(desc.dtype);
+  switch (rule.role) {
+    case Role::kData:
+    case Role::kInPlace:
+      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name, " is ", got,
+                   "; pass one of ", ToString(rule.dtypes));
+    case Role::kCounts:
+      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name, " is ", got,
+                   "; counts are elements as int64: convert it");
+    case Role::kLength:
+      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name,
+                   " is only a length: pass an empty ", ToString(rule.dtypes), " tensor of ",
+                   desc.shape[0], ", got ", got);
+  }
+  return Ok();
+}
+
+Status CheckFormat(const OpSignature& op, const char* name, const TensorDesc& desc) {
+  COLLOPS_CHECK_ARG(desc.format == Format::kND, ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", name,
+                    " has format ", Name(desc.format), "; pass it as nd");
+  return Ok();
+}
+
+Status CheckOneDType(const OpSignature& op, const std::vector<TensorDesc>& inputs) {
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    COLLOPS_CHECK_ARG(!op.one_dtype || inputs[i].dtype == inputs[0].dtype,
+                      ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", op.inputs[i].name, " is ",
+                      Name(inputs[i].dtype), " but ", op.inputs[0].name, " is ",
+                      Name(inputs[0].dtype), ": convert one of them");
+  }
+  return Ok();
+}
+
+Status CheckNumDims(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
+  const int got = desc.shape.num_dims;
+  const int most = std::max(rule.num_dims, rule.most_dims);
+  if (rule.num_dims == kAnyNumDims || (got >= rule.num_dims && got <= most)) return Ok();
+  const std::string range = most > rule.num_dims ? Concat(" or ", most) : "";
+  return Error(op.num_dims_code, op.name, ": ", rule.name, " must have ", rule.num_dims, range,
+               most == 1 ? " dim" : " dims", ", got ", got, " in shape ", ToString(desc.shape));
+}
+
+Status CheckExtent(const OpSignature& op, const InputRule& rule, int rank_size,
+                   const TensorDesc& desc) {
+  if (rule.extent == Extent::kAny) return Ok();
+  const int64_t want = rule.extent == Extent::kOne ? 1 : rank_size;
+  COLLOPS_CHECK_ARG(desc.shape[0] == want, ERROR_INVALID_TENSOR_DIM, op.name, ": ", rule.name,
+                    " must have ", want, want == 1 ? " element" : " elements, one per rank",
+                    ", got ", desc.shape[0]);
+  return Ok();
+}
+
+const char* DeviceName(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return "CPU";
+    case DeviceKind::kCuda:
+      return "CUDA";
+    case DeviceKind::kNpu:
+      return "NPU";
+    case DeviceKind::kOther:
+      return "other";
+    case DeviceKind::kMeta:
+      return "meta";
+  }
+  return "unknown";
+}
+
+// `values`: how to make a tensor with memory.
+Status MetaFault(const OpSignature& op, const char* name, const char* values) {
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+               " is a meta tensor, which has no values: ", values);
+}
+
+// Checks are inline, messages are not: every call checks, hardly any call fails.
+Status DeviceFault(const OpSignature& op, const char* name, const Device& got, const Device& want) {
+  if (got.kind == DeviceKind::kMeta) {
+    const std::string device = ToString(Device{want.kind, std::max(want.index, 0)});
+    const std::string make = Concat("torch.empty_like(tensor, device=\"", device, "\")");
+    return MetaFault(op, name,
+                     Concat("create a real one, e.g. by ", make, ", and fill it").c_str());
+  }
+  COLLOPS_CHECK_ARG(got.kind == want.kind, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+                    " is on ", ToString(got), "; this backend moves ", DeviceName(want.kind),
+                    " tensors: move it there or choose another backend");
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " is on ", ToString(got),
+               ", but the communicator is on ", ToString(want),
+               ": move it there, or choose the device before the operation is made");
+}
+
+bool HasPlainLayout(const TensorView& tensor) {
+  return tensor.contiguous && !tensor.foreign_endian;
+}
+
+Status LayoutFault(const OpSignature& op, const char* name, const TensorView& tensor) {
+  COLLOPS_CHECK_ARG(tensor.contiguous, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+                    " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+               " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
+}
+
+Status AddressFault(const OpSignature& op, const char* name, const TensorView& tensor) {
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " of shape ",
+               ToString(tensor.desc.shape), " has no address");
+}
+
+bool ShareMemory(const TensorView& a, int64_t a_bytes, const TensorView& b, int64_t b_bytes) {
+  return a.device == b.device && Overlap(a.data, a_bytes, b.data, b_bytes);
+}
+
+Status CheckCountsOnHost(const OpSignature& op, const std::vector<TensorView>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Device& where = inputs[i].device;
+    if (op.inputs[i].role == Role::kCounts && where.kind == DeviceKind::kMeta) {
+      return MetaFault(op, op.inputs[i].name, "pass torch.tensor(counts)");
+    }
+    COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kCounts || where.kind == DeviceKind::kCpu,
+                      ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name, " is on ",
+                      ToString(where), "; counts are host tensors: .cpu()");
+  }
+  return Ok();
+}
+
+// Checks that output `o` shares no memory with an input or an earlier output.
+Status CheckApart(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
+                  size_t o) {
+  const char* other = nullptr;
+  for (size_t i = 0; i < pack.inputs.size() && other == nullptr; ++i) {
+    const bool is_itself = pack.inputs[i].data == pack.outputs[o].data && i == 0 && o == 0;
+    if (op.may_be_in_place && is_itself) continue;
+    if (ShareMemory(pack.inputs[i], bytes.inputs[i], pack.outputs[o], bytes.outputs[o])) {
+      other = op.inputs[i].name;
+    }
+  }
+  for (size_t i = 0; i < o && other == nullptr; ++i) {
+    if (ShareMemory(pack.outputs[i], bytes.outputs[i], pack.outputs[o], bytes.outputs[o])) {
+      other = op.outputs[i];
+    }
+  }
+  COLLOPS_CHECK_ARG(other == nullptr, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.outputs[o],
+                    " overlaps ", other, " in memory: give it memory of its own");
+  return Ok();
+}
+
+Status CheckWritable(const OpSignature& op, const VariantPack& pack) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kInPlace || !pack.inputs[i].read_only,
+                      ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name,
+                      " is read-only, but the call changes it: pass a writable one");
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    COLLOPS_CHECK_ARG(!pack.outputs[o].read_only, ERROR_INVALID_TENSOR_ADDR, op.name, ": ",
+                      op.outputs[o], " is read-only: pass a writable one");
+  }
+  return Ok();
+}
+
+Status CheckLayouts(const OpSignature& op, const VariantPack& pack) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    if (!HasPlainLayout(pack.inputs[i])) {
+      return LayoutFault(op, op.inputs[i].name, pack.inputs[i]);
+    }
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    if (!HasPlainLayout(pack.outputs[o])) return LayoutFault(op, op.outputs[o], pack.outputs[o]);
+  }
+  return Ok();
+}
+
+Status CheckDevices(const OpSignature& op, const VariantPack& pack, const Device& device) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    const Role role = op.inputs[i].role;
+    const Device& where = pack.inputs[i].device;
+    if ((role == Role::kData || role == Role::kInPlace) && !IsOn(device, where)) {
+      return DeviceFault(op, op.inputs[i].name, where, device);
+    }
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    const Device& where = pack.outputs[o].device;
+    if (!IsOn(device, where)) return DeviceFault(op, op.outputs[o], where, device);
+  }
+  return Ok();
+}
+
+// Whether no check of CheckMemory() can fail, in one pass over the tensors, because every call asks
+// this. May be false of a call that passes them: one in place.
+bool PassesAtOnce(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
+                  const Device& device) {
+  const size_t num_outputs = pack.outputs.size();
+  bool passes = true;
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    const TensorView& input = pack.inputs[i];
+    const Role role = op.inputs[i].role;
+    if (role == Role::kCounts) {
+      passes &= input.device.kind == DeviceKind::kCpu;
+    } else if (role != Role::kLength) {
+      passes &= IsOn(device, input.device);
+    }
+    passes &= HasPlainLayout(input) && (role != Role::kInPlace || !input.read_only);
+    for (size_t o = 0; o < num_outputs; ++o) {
+      passes &= !Overlap(input.data, bytes.inputs[i], pack.outputs[o].data, bytes.outputs[o]);
+    }
+  }
+  for (size_t o = 0; o < num_outputs; ++o) {
+    const TensorView& output = pack.outputs[o];
+    passes &= IsOn(device, output.device) && HasPlainLayout(output) && !output.read_only;
+    for (size_t other = 0; other < o; ++other) {
+      passes &=
+          !Overlap(pack.outputs[other].data, bytes.outputs[other], output.data, bytes.outputs[o]);
+    }
+  }
+  return passes;
+}
+
+}  // namespace
+
+Status CheckInputs(const OpSignature& op, int rank_size, const std::vector<TensorDesc>& inputs) {
+  const size_t n = op.inputs.size();
+  COLLOPS_CHECK_ARG(inputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
+                    n == 1 ? " input" : " inputs", ", got ", inputs.size());
+  for (size_t i = 0; i < n; ++i)
+    COLLOPS_RETURN_IF_ERROR(CheckNumDimsLimit(op, op.inputs[i], inputs[i]));
+  for (size_t i = 0; i < n; ++i)
+    COLLOPS_RETURN_IF_ERROR(CheckSize(op, op.inputs[i].name, inputs[i]));
+  for (size_t i = 0; i < n; ++i) {
+    COLLOPS_RETURN_IF_ERROR(CheckDType(op, op.inputs[i], inputs[i]));
+    COLLOPS_RETURN_IF_ERROR(CheckFormat(op, op.inputs[i].name, inputs[i]));
+  }
+  COLLOPS_RETURN_IF_ERROR(CheckOneDType(op, inputs));
+  for (size_t i = 0; i < n; ++i) COLLOPS_RETURN_IF_ERROR(CheckNumDims(op, op.inputs[i], inputs[i]));
+  for (size_t i = 0; i < n; ++i) {
+    COLLOPS_RETURN_IF_ERROR(CheckExtent(op, op.inputs[i], rank_size, inputs[i]));
+  }
+  return Ok();
+}
+
+Status CheckOutputSizes(const OpSignature& op, const std::vector<TensorDesc>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    COLLOPS_RETURN_IF_ERROR(CheckSize(op, op.outputs[i], outputs[i]));
+  }
+  return Ok();
+}
+
+Status CheckOutputs(const OpSignature& op, const std::vector<TensorDesc>& want,
+                    const std::vector<TensorView>& outputs) {
+  const size_t n = want.size();
+  COLLOPS_CHECK_ARG(outputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
+                    n == 1 ? " output" : " outputs", ", got ", outputs.size());
+  for (size_t i = 0; i < n; ++i) {
+    const Shape& shape = outputs[i].desc.shape;
+    COLLOPS_CHECK_ARG(shape.num_dims == want[i].shape.num_dims, op.num_dims_code, op.name, ": ",
+                      op.outputs[i], " must have ", want[i].shape.num_dims, " dims, shape ",
+                      ToString(want[i].shape), ", got ", shape.num_dims, " in shape ",
+                      ToString(shape));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const Shape& shape = outputs[i].desc.shape;
+    COLLOPS_CHECK_ARG(shape == want[i].shape, ERROR_INVALID_TENSOR_DIM, op.name, ": ",
+                      op.outputs[i], " must have shape ", ToString(want[i].shape), ", got ",
+                      ToString(shape));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const TensorDesc& got = outputs[i].desc;
+    COLLOPS_CHECK_ARG(got.dtype == want[i].dtype, ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ",
+                      op.outputs[i], " must be ", Name(want[i].dtype), " as ", op.inputs[0].name,
+                      ", got ", Name(got.dtype));
+    COLLOPS_RETURN_IF_ERROR(CheckFormat(op, op.outputs[i], got));
+  }
+  return Ok();
+}
+
+Counts ReadCounts(const OpSignature& op, const std::vector<TensorView>& inputs) {
+  Counts counts(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (op.inputs[i].role != Role::kCounts || !IsReadable(inputs[i])) continue;
+    counts[i].resize(static_cast<size_t>(Numel(inputs[i].desc.shape)));
+    // memcpy: the counts' address may be unaligned.
+    std::memcpy(counts[i].data(), inputs[i].data, counts[i].size() * sizeof(int64_t));
+  }
+  return counts;
+}
+
+Status CheckHostData(const OpSignature& op, const std::vector<TensorView>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_null = inputs[i].data == nullptr && inputs[i].device.kind == DeviceKind::kCpu;
+    COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kCounts || !is_null, ERROR_INVALID_PARAM, op.name,
+                      ": ", op.inputs[i].name,
+                      " has no host data: its values are needed to plan the call");
+  }
+  return Ok();
+}
+
+Status CheckMemory(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
+                   const Device& device) {
+  if (PassesAtOnce(op, pack, bytes, device)) return Ok();
+  COLLOPS_RETURN_IF_ERROR(CheckCountsOnHost(op, pack.inputs));
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    COLLOPS_RETURN_IF_ERROR(CheckApart(op, pack, bytes, o));
+  }
+  COLLOPS_RETURN_IF_ERROR(CheckWritable(op, pack));
+  COLLOPS_RETURN_IF_ERROR(CheckLayouts(op, pack));
+  return CheckDevices(op, pack, device);
+}
+
+Status CheckAddresses(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    if (pack.inputs[i].data == nullptr && bytes.inputs[i] != 0) {
+      return AddressFault(op, op.inputs[i].name, pack.inputs[i]);
+    }
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    if (pack.outputs[o].data == nullptr && bytes.outputs[o] != 0) {
+      return AddressFault(op, op.outputs[o], pack.outputs[o]);
+    }
+  }
+  return Ok();
+}
+
+}  // namespace collops
