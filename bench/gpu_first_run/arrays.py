@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 import collops
-from collops.golden_run.memory.device_memory import DeviceMemory
-from collops.golden_run.memory.of_collops import OwnMemory
-from collops.golden_run.memory.of_cupy import CupyMemory
+from collops.golden_run.backends import CupyMemory, DeviceMemory, OwnMemory
 from collops.testing import run_ranks
 
 DTYPES = ("float32", "float16", "int32", "int64", "uint8")

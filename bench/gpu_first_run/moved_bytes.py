@@ -14,10 +14,9 @@ import traceback
 import numpy as np
 
 import collops
-from collops.golden_run.memory.of_collops import OwnMemory
+from collops.golden_run.backends import OwnMemory
 from collops.launch.init import thread_rank
-from collops.launch.processes import new_job_id
-from collops.launch.threads import run_on_threads
+from collops.launch.processes import new_job_id, run_on_threads
 
 RANKS, LENGTH, LIMIT_S = 8, 64 << 20, 30.0
 

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collops import testing as testing
     from collops import trace as trace
-    from collops.atb.all_gather import AllGatherParam as AllGatherParam
-    from collops.atb.all_gather_v import AllGatherVParam as AllGatherVParam
-    from collops.atb.all_reduce import AllReduceParam as AllReduceParam
-    from collops.atb.all_to_all import AllToAllParam as AllToAllParam
-    from collops.atb.all_to_all_v import AllToAllVParam as AllToAllVParam
-    from collops.atb.all_to_all_v import AllToAllVV2Param as AllToAllVV2Param
-    from collops.atb.broadcast import BroadcastParam as BroadcastParam
+    from collops.atb.collective_params import AllGatherParam as AllGatherParam
+    from collops.atb.collective_params import AllGatherVParam as AllGatherVParam
+    from collops.atb.collective_params import AllReduceParam as AllReduceParam
+    from collops.atb.collective_params import AllToAllParam as AllToAllParam
+    from collops.atb.collective_params import AllToAllVParam as AllToAllVParam
+    from collops.atb.collective_params import AllToAllVV2Param as AllToAllVV2Param
+    from collops.atb.collective_params import BroadcastParam as BroadcastParam
+    from collops.atb.collective_params import RecvParam as RecvParam
+    from collops.atb.collective_params import ReduceScatterParam as ReduceScatterParam
+    from collops.atb.collective_params import ReduceScatterVParam as ReduceScatterVParam
+    from collops.atb.collective_params import SendParam as SendParam
     from collops.atb.linear_parallel import LinearParallelParam as LinearParallelParam
     from collops.atb.linear_parallel import MoeInfo as MoeInfo
     from collops.atb.linear_parallel import ParallelType as ParallelType
@@ -28,10 +32,6 @@ if TYPE_CHECKING:
     from collops.atb.param import COMM_MULTI_THREAD as COMM_MULTI_THREAD
     from collops.atb.param import COMM_UNDEFINED as COMM_UNDEFINED
     from collops.atb.param import CommMode as CommMode
-    from collops.atb.recv import RecvParam as RecvParam
-    from collops.atb.reduce_scatter import ReduceScatterParam as ReduceScatterParam
-    from collops.atb.reduce_scatter_v import ReduceScatterVParam as ReduceScatterVParam
-    from collops.atb.send import SendParam as SendParam
     from collops.atb.torch_atb import Prof as Prof
     from collops.atb.torch_atb import set_buffer_size as set_buffer_size
     from collops.collectives.communicator import Communicator as Communicator
@@ -59,19 +59,12 @@ if TYPE_CHECKING:
 
 # The module of each public name.
 _NAMES = {
-    "atb.all_gather": "AllGatherParam",
-    "atb.all_gather_v": "AllGatherVParam",
-    "atb.all_reduce": "AllReduceParam",
-    "atb.all_to_all": "AllToAllParam",
-    "atb.all_to_all_v": "AllToAllVParam AllToAllVV2Param",
-    "atb.broadcast": "BroadcastParam",
+    "atb.collective_params": "AllGatherParam AllGatherVParam AllReduceParam AllToAllParam "
+    "AllToAllVParam AllToAllVV2Param BroadcastParam RecvParam ReduceScatterParam "
+    "ReduceScatterVParam SendParam",
     "atb.linear_parallel": "LinearParallelParam MoeInfo ParallelType TwoDimTPInfo",
     "atb.operation": "Operation",
     "atb.param": "COMM_MULTI_PROCESS COMM_MULTI_THREAD COMM_UNDEFINED CommMode",
-    "atb.recv": "RecvParam",
-    "atb.reduce_scatter": "ReduceScatterParam",
-    "atb.reduce_scatter_v": "ReduceScatterVParam",
-    "atb.send": "SendParam",
     "atb.torch_atb": "Prof set_buffer_size",
     "collectives.communicator": "Communicator",
     "collectives.cuda_arrays": "cuda_empty cuda_empty_cache",
@@ -118,7 +111,7 @@ def _version() -> str:
 
 def _unknown(name: str) -> str:
     """The message for a name that the package does not have."""
-    from difflib import get_close_matches
+    from collops.errors import nearest
 
     text = f"module 'collops' has no attribute {name!r}"
     if name.startswith("_"):  # what tools look for
@@ -127,11 +120,10 @@ def _unknown(name: str) -> str:
         return f"{text}; {_NAMES_OF_OTHERS[name]}"
     methods = dir(__getattr__("Communicator"))
     known = {word.lower(): word for word in (*methods, *__all__)}
-    for near in get_close_matches(name.lower(), known, 1, 0.8):
+    if near := nearest(name.lower(), known, 0.8):
         word = known[near]
-        if word in methods:
-            return f"{text}; did you mean comm.{word}, {_ON_COMM}?"
-        return f"{text}; did you mean collops.{word}?"
+        where = f"comm.{word}, {_ON_COMM}" if word in methods else f"collops.{word}"
+        return f"{text}; did you mean {where}?"
     return f"{text}; {_NOT_COMMUNICATING}" if name.endswith("Param") else text
 
 

@@ -10,12 +10,10 @@ import os
 import sys
 import threading
 from multiprocessing import process
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import ModuleType
+from typing import Any, NoReturn
 
 from collops.errors import Error, ErrorCode, describe, raise_status
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _announced_pid = -1
 _exited = ""  # what the last sys.exit() of the main thread said, unless it was that all is well

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -185,6 +183,19 @@ def without_code(error: Exception) -> str:
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
+def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """The known word that a misspelt one is most like; "" if none is.
+
+    Args:
+        word: what was written.
+        known: the right words.
+        alike: the least similarity, from 0 to 1, of the two words.
+    """
+    from difflib import get_close_matches  # takes time, and is seldom needed
+
+    return next(iter(get_close_matches(word, list(known), 1, alike)), "")
+
+
 def missing_attribute(
     owner: str, name: str, known: Iterable[str], shown: str, others: Mapping[str, str]
 ) -> AttributeError:
@@ -197,31 +208,27 @@ def missing_attribute(
         shown: how users call the object, such as ``"comm"``.
         others: names in other libraries, in lower case, and what they are here.
     """
-    from difflib import get_close_matches
-
     text = f"{owner} has no attribute {name!r}"
     if name.startswith("_"):  # what tools look for
         return AttributeError(text)
-    near = get_close_matches(name.lower(), [k for k in known if not k.startswith("_")], 1, 0.7)
-    found = others.get(name.lower()) or (near[0] if near else "")
+    public = [one for one in known if not one.startswith("_")]
+    found = others.get(name.lower()) or nearest(name.lower(), public, 0.7)
     return AttributeError(f"{text}; did you mean {shown}.{found}?" if found else text)
 
 
-def add_keyword_hint(error: BaseException, call: Callable[..., object]) -> None:
-    """Adds the parameter that was meant, if the error is of a keyword that `call` does not have."""
+def add_keyword_hint(
+    error: BaseException, call: Callable[..., object], given: Iterable[str]
+) -> None:
+    """Adds the parameter that was meant, if one of the given keywords is none of `call`."""
     import inspect
-    import re
-    from difflib import get_close_matches
 
-    text = str(error)
-    found = re.search(r"got an unexpected keyword argument '(\w+)'$", text)
-    if not isinstance(error, TypeError) or found is None or f"{call.__name__}()" not in text:
-        return
     known = list(inspect.signature(call).parameters)
-    meant = [word for word in _KEYWORDS_OF_OTHERS.get(found[1], ()) if word in known]
-    meant = meant or get_close_matches(found[1], known, 1)
-    if meant:
-        error.args = (f"{text}; did you mean {meant[0]}?",)
+    wrong = next((word for word in given if word not in known), "")
+    if not wrong or not isinstance(error, TypeError):
+        return
+    words = (word for word in _KEYWORDS_OF_OTHERS.get(wrong, ()) if word in known)
+    if meant := next(words, "") or nearest(wrong, known):
+        error.args = (f"{error}; did you mean {meant}?",)
 
 
 def hints_at_keywords(call: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -232,7 +239,7 @@ def hints_at_keywords(call: Callable[_P, _T]) -> Callable[_P, _T]:
         try:
             return call(*args, **kwargs)
         except TypeError as error:
-            add_keyword_hint(error, call)
+            add_keyword_hint(error, call, kwargs)
             raise
 
     return checked

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import operator
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from collops.core import core
 from collops.cuda_memory import empty_of_cupy, is_cuda_array, is_cupy, maker_of_cupy
-from collops.errors import ErrorCode, raise_status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from types import ModuleType
-
+from collops.errors import ErrorCode, nearest, raise_status
 
 # Up to this size torch.empty_like() of a tensor that is kept pays: it takes half the time of
 # torch.empty().
@@ -117,10 +112,8 @@ def named_type(operation: str, word: str) -> np.dtype[Any]:
     if own is None and meant is not None:
         return numpy_type(meant)
     if own is None or meant not in (None, own.name):
-        near = get_close_matches(word.lower(), DTYPES, 1) or get_close_matches(
-            word.lower(), names, 1
-        )
-        hint = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(core().DTYPES)}"
+        near = nearest(word.lower(), DTYPES) or nearest(word.lower(), names)
+        hint = f"did you mean {near!r}?" if near else f"pass one of {', '.join(core().DTYPES)}"
         wrong = "is unknown"
         if own is not None:
             wrong = "has two meanings"

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from collops.golden_run.door import Door
-from collops.golden_run.memory.device_memory import DeviceMemory
-from collops.golden_run.memory.find import memory_of
+from collops.golden_run.backends import DeviceMemory, memory_of
+from collops.golden_run.rank import Door
 
 # Kinds of devices, with the environment of ranks on them: a mistake on a simulated GPU ends its
 # process, and what the tests themselves call may wait for kernels, as any program does.

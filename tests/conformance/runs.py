@@ -10,8 +10,7 @@ from devices import DEVICES, HERE, POISON, scratch, together
 
 import collops
 from collops.core import core
-from collops.golden_run.memory.device_memory import DeviceMemory
-from collops.golden_run.memory.find import memory_of
+from collops.golden_run.backends import DeviceMemory, memory_of
 
 ISAS = core().kernels()[1]  # all that this CPU can run
 HCCL_REDUCES = ("int8", "int16", "int32", "float16", "float32", "bfloat16")

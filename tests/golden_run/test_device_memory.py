@@ -14,20 +14,18 @@ import numpy as np
 import pytest
 
 from collops.core import core
-from collops.golden_run.door import Door
-from collops.golden_run.memory import find, of_cupy
-from collops.golden_run.memory.of_collops import OwnMemory
-from collops.golden_run.memory.of_cupy import CupyMemory
-from collops.golden_run.memory.of_torch import TorchMemory
-from collops.launch.threads import run_on_threads
+from collops.golden_run import backends
+from collops.golden_run.backends import CupyMemory, OwnMemory, TorchMemory
+from collops.golden_run.rank import Door
+from collops.launch.processes import run_on_threads
 
 
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
     """What is known of this machine's libraries is forgotten, before and after."""
     for _ in range(2):
-        find.memory_of.cache_clear()
-        find._memory_of_gpus.cache_clear()
+        backends.memory_of.cache_clear()
+        backends._memory_of_gpus.cache_clear()
         if _ == 0:
             yield
 
@@ -83,9 +81,9 @@ def torch_with(cuda: str | None, recorded: Recorded) -> Any:
 
 
 def test_the_memory_of_backends_of_the_cpu_is_none() -> None:
-    assert find.memory_of("shm") is None
-    assert find.memory_of("ucx") is None
-    assert find.memory_of("no such backend") is None
+    assert backends.memory_of("shm") is None
+    assert backends.memory_of("ucx") is None
+    assert backends.memory_of("no such backend") is None
 
 
 @pytest.mark.parametrize("backend", ["cuda", "nccl"])
@@ -93,17 +91,17 @@ def test_torch_with_cuda_goes_first_then_cupy_then_collops(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", torch_with("13.0", Recorded()))
-    assert type(find.memory_of(backend)) is TorchMemory
-    find.memory_of.cache_clear()
-    find._memory_of_gpus.cache_clear()
+    assert type(backends.memory_of(backend)) is TorchMemory
+    backends.memory_of.cache_clear()
+    backends._memory_of_gpus.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", torch_with(None, Recorded()))
-    monkeypatch.setattr(find, "is_installed", lambda name: True)
-    assert type(find.memory_of(backend)) is CupyMemory
-    find.memory_of.cache_clear()
-    find._memory_of_gpus.cache_clear()
+    monkeypatch.setattr(backends, "is_installed", lambda name: True)
+    assert type(backends.memory_of(backend)) is CupyMemory
+    backends.memory_of.cache_clear()
+    backends._memory_of_gpus.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", None)  # cannot be imported
-    monkeypatch.setattr(find, "is_installed", lambda name: False)
-    assert type(find.memory_of(backend)) is OwnMemory
+    monkeypatch.setattr(backends, "is_installed", lambda name: False)
+    assert type(backends.memory_of(backend)) is OwnMemory
 
 
 def test_torch_gives_each_rank_a_gpu_and_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +155,7 @@ def test_cupy_is_used_on_the_stream_of_collops(monkeypatch: pytest.MonkeyPatch) 
     values = np.arange(4, dtype=np.int64)
     assert memory.from_device(memory.to_device(values, "int64")).tolist() == [0, 1, 2, 3]
     own = recorded.note("own")
-    monkeypatch.setattr(of_cupy.OwnMemory, "to_device", lambda self, *rest: own(*rest))
+    monkeypatch.setattr(OwnMemory, "to_device", lambda self, *rest: own(*rest))
     memory.to_device(values, "bfloat16")  # CuPy has no such type
     assert recorded.asked[-1] == ("own", values, "bfloat16")
 

@@ -11,7 +11,7 @@ import numpy as np
 import own_output
 import pytest
 
-from collops.golden_run.launched import packed, unpacked
+from collops.golden_run.pool import packed, unpacked
 from collops.golden_run.rank import Report
 from collops.launch.rank_table import make_rank_table
 from patience import patience
@@ -42,14 +42,14 @@ def test_a_wrong_result_is_found_on_any_rank(tmp_path: Path) -> None:
     script.write_text(
         "import os, sys\n"
         "from collops.cli import main\n"
-        "from collops.golden_run import launched\n"
+        "from collops.golden_run import pool\n"
         "from dataclasses import replace\n"
-        "plain = launched.execute\n"
+        "plain = pool.execute\n"
         "def execute(call, rank):\n"
         "    report = plain(call, rank)\n"
         "    spoiled = tuple(array + 1 for array in report.outputs) if rank == 1 else ()\n"
         "    return replace(report, outputs=spoiled or report.outputs)\n"
-        "launched.execute = execute\n"
+        "pool.execute = execute\n"
         "raise SystemExit(main())\n"
     )
     words = ["golden", "run", str(SAMPLES / "all_gather_v.csv"), "--filter", "1"]
@@ -81,7 +81,7 @@ def test_ranks_with_other_cases_are_told_so(tmp_path: Path) -> None:
 def test_the_default_backend_follows_the_rank_table(
     hosts: list[str], backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collops.golden_run.launched import default_backend
+    from collops.golden_run.pool import default_backend
 
     table = tmp_path / "ranks.json"
     table.write_text(make_rank_table(hosts, 2))

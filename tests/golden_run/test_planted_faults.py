@@ -18,10 +18,9 @@ import own_output
 import pytest
 
 from collops.golden_run.jobs import read_jobs
-from collops.golden_run.outcome import FAILED, PASSED, SKIPPED, Outcome
 from collops.golden_run.rank import Report, execute
-from collops.golden_run.runner import Runner
-from collops.launch import mail
+from collops.golden_run.runner import FAILED, PASSED, SKIPPED, Outcome, Runner
+from collops.launch import processes
 from patience import patience
 
 CaseFile = Callable[..., Path]
@@ -195,7 +194,7 @@ def test_a_rank_that_hangs(case_file: CaseFile) -> None:
 def test_a_rank_that_stops_in_the_middle_of_its_report(
     case_file: CaseFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = mail.write
+    right = processes.write_all
 
     def write(descriptor: int, data: bytes) -> None:
         half = len(data) // 2 if len(data) > 4_000_000 else len(data)
@@ -204,7 +203,7 @@ def test_a_rank_that_stops_in_the_middle_of_its_report(
             os.kill(os.getpid(), signal.SIGSTOP)
             right(descriptor, data[half:])
 
-    monkeypatch.setattr(mail, "write", write)
+    monkeypatch.setattr(processes, "write_all", write)
     large = with_output(lambda output: np.zeros(5_000_000, np.uint8))
     begin = time.monotonic()
     text = failure(outcomes(case_file({}, {}, {}), large, timeout=patience(3)))

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from collops.golden.case_files.csv_cases import read_rows
 
-from collops.golden_run.calls import Truth
+from collops.golden_run.calls import RowCall, Truth
 from collops.golden_run.rank import Report
-from collops.golden_run.row_call import RowCall
 from collops.golden_run.verdict import judge
 
 CaseFile = Callable[..., Path]

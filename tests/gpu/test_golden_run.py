@@ -16,7 +16,7 @@ from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
 
 from collops.cli import main
-from collops.golden_run.memory.of_collops import OwnMemory
+from collops.golden_run.backends import OwnMemory
 from patience import patience
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"

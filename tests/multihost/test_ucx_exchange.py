@@ -9,8 +9,7 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
-from collops.plan.costs import ASSUMED
-from collops.plan.prediction import GATHER, REDUCE, Call, predict
+from collops.plan.prediction import ASSUMED, GATHER, REDUCE, Call, predict
 from patience import patience
 
 # tools/multihost.py names the folder where it has built the C++ programs.

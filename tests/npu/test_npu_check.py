@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from collops.golden.cases import OPERATORS, inputs
 
-from collops.npu_check import child
-from collops.npu_check.case_check import check_names, smallest_case
-from collops.npu_check.child import run_part
+from collops.npu_check.checks import check_names, smallest_case
+from collops.npu_check.command import run_part
 from patience import patience
 
 
@@ -100,19 +99,18 @@ def test_a_library_that_crashes_is_reported(tmp_path: Path) -> None:
 
 def test_a_check_that_hangs_is_ended() -> None:
     arguments = ["all_gather_v", "--ranks", "2", "--seconds", "100"]
-    assert run_part("case_check", arguments, 0.2)["problem"].startswith("did not end within 0.2 s")
+    assert run_part("checks", arguments, 0.2)["problem"].startswith("did not end within 0.2 s")
 
 
 def test_a_process_that_cannot_be_ended_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One in a session of its own stands for it: it keeps the pipes open."""
+    """One in a session of its own stands for it: it keeps the files of the output open."""
     program, pid = tmp_path / "part", tmp_path / "pid"
     program.write_text(
         f"#!/bin/sh\nsetsid sleep 60 &\necho $! > {pid}\necho 'last words' >&2\nsleep 60\n"
     )
     program.chmod(0o755)
-    monkeypatch.setattr(child, "_PIPES_S", 0.2)
     monkeypatch.setattr(sys, "executable", str(program))
     begin = time.monotonic()
     try:
@@ -125,7 +123,7 @@ def test_a_process_that_cannot_be_ended_is_not_waited_for(
 
 def test_a_rank_that_hangs_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLLOPS_SIM_DELAY_US", "60000000")
-    found = run_part("case_check", ["all_gather_v", "--ranks", "2", "--seconds", "2"], 60)
+    found = run_part("checks", ["all_gather_v", "--ranks", "2", "--seconds", "2"], 60)
     assert (found["state"], "no report within 2 s" in found["text"]) == ("FAILED", True)
 
 

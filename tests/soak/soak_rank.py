@@ -21,7 +21,7 @@ from soak_resources import Resources
 from soak_turn import Settings, Turn
 
 import collops
-from collops.launch import mail
+from collops.launch.processes import post
 
 BATCH = 8
 REOPENED = 0.01  # of the calls of a domain that may be opened anew
@@ -201,10 +201,10 @@ def run_process(
         library.malloc_trim(0)
         measured.append(Resources.of_this_process())
     if errors:
-        mail.post(end.fileno(), ("\n".join(errors), None, None))
+        post(end.fileno(), ("\n".join(errors), None, None))
         os._exit(1)
     calls: Counter[str] = sum((lane.calls for lane in lanes), Counter())
     moved: Counter[str] = sum((lane.moved for lane in lanes), Counter())
     drawn = Drawn(calls, moved, sum(lane.delays for lane in lanes))
     in_threads(lanes, lambda lane: lane.comm.close())
-    mail.post(end.fileno(), ("", drawn, measured))
+    post(end.fileno(), ("", drawn, measured))

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from soak_rank import Drawn, Place, Plan, run_process
 from soak_resources import Resources
 
-from collops.launch.interrupts import interrupts_deferred
-from collops.launch.processes import RankProcess, end_all, start
+from collops.launch.processes import RankProcess, end_all, interrupts_deferred, start
 
 LOOK_S = 0.05
 GRACE_S = 2.0  # for the reports of the others, once one has failed

@@ -14,11 +14,11 @@ from patience import patience
 
 pytest.importorskip("torch")
 
+from collops.bench.torch import command
+from collops.bench.torch.gpt import Gpt, gpt_bytes
+from collops.bench.torch.report import cells, row_of, tenth
+from collops.bench.torch.request import FUNCTIONAL, SEQUENCES, TRAINING, points_of
 from collops.bench.torch_arguments import CALLS, WAYS
-from collops.torch.bench import command
-from collops.torch.bench.gpt import Gpt, gpt_bytes
-from collops.torch.bench.report import cells, row_of, tenth
-from collops.torch.bench.request import FUNCTIONAL, SEQUENCES, TRAINING, points_of
 
 
 def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from collops.atb.param import CommMode, Param, member_of, struct_of
-from collops.atb.spellings import known_names
+from collops.atb.param import CommMode, Param, known_names, member_of, struct_of
 
 _RSV = bytes(52)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from collops.atb.param import Param
 from collops.core import core
 from collops.errors import Error, ErrorCode, missing_attribute, raise_status, status_of
 from collops.tensors import Formatted, TensorDesc, empty_like_kind, maker
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # ATB's first phase, and names of its getters.
 _WORDS_OF_OTHERS = {

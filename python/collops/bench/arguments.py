@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from collops.bench.elements import NAMES, missing_package
@@ -12,7 +12,7 @@ from collops.bench.gpu.options import add_options as add_gpu_options
 from collops.bench.operator import Operator
 from collops.bench.peers import GPU_PEERS
 from collops.golden.data.dtypes import dtype_named
-from collops.terminal.parser import Parser, meant
+from collops.terminal.arguments import Parser, count, none_of, words
 
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _PLOT = ("draw the time as stacked parts", "draw time and bandwidth by size, and the limit")
@@ -117,23 +117,6 @@ def threads() -> int:
         raise ValueError(f"COLLOPS_NUM_THREADS: {problem}") from None
 
 
-def count(text: str) -> int:
-    """A whole number of 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of 1 or more is needed, got {text!r}")
-    return int(text)
-
-
-def counts(text: str, separator: str, least: int = 1) -> tuple[int, ...]:
-    """Whole numbers of 1 or more, at least `least` of them."""
-    values = tuple(count(part) for part in text.split(separator))
-    if len(values) < least:
-        raise argparse.ArgumentTypeError(
-            f"at least {least} numbers with {separator!r} between them are needed, got {text!r}"
-        )
-    return values
-
-
 def dtype(text: str) -> str:
     """An element type's name in numpy, of every word that golden knows."""
     try:
@@ -151,19 +134,5 @@ def dtypes(text: str) -> tuple[str, ...]:
             found.append(short[dtype_named(word)])
         except (KeyError, ValueError):
             listed = ", ".join(f"{one}/{name}" for one, name in NAMES.items())
-            raise _none_of(word, listed, [*NAMES, *short]) from None
+            raise none_of(word, listed, [*NAMES, *short]) from None
     return tuple(dict.fromkeys(found))
-
-
-def words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Words of a list, each one of `known`, in the order that was given."""
-    given = tuple(dict.fromkeys(text.split(",")))
-    for word in given:
-        if word not in known:
-            raise _none_of(word, ", ".join(known), known)
-    return given
-
-
-def _none_of(word: str, listed: str, known: Iterable[str]) -> argparse.ArgumentTypeError:
-    hint = meant(word, known)
-    return argparse.ArgumentTypeError(f"{word!r} is not one of {listed}{hint and f'; {hint}'}")

@@ -22,25 +22,19 @@ from collops.bench.peers.mpi_launcher import Mpi, find_mpis
 from collops.bench.request import Request
 from collops.bench.shared_cores import load_average, shared_cores
 from collops.bench.start import Start, start_of
-from collops.bench.tables import compared, point_table, table
+from collops.bench.tables import compared, point_table
 from collops.core import core, usable_cores
-from collops.errors import without_code
 from collops.terminal import Progress
+from collops.terminal.arguments import status_of_command
 from collops.terminal.installation import command_line, installation_line
+from collops.terminal.tables import markdown_table
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
     """Measures and prints; 0: success, 1: ranks failed or a result is wrong, 2: wrong arguments."""
     operator = load(name)
     options = parse(operator, arguments)
-    try:
-        return run(operator, options)
-    except (ValueError, OSError) as problem:
-        print(f"collops bench {name}: {without_code(problem)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"collops bench {name}: interrupted", file=sys.stderr)
-        return 130
+    return status_of_command(f"collops bench {name}", lambda: run(operator, options))
 
 
 def run(operator: Operator, options: argparse.Namespace) -> int:
@@ -81,7 +75,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
     if measured:
         if operator.listing is None:
             title, lines = ("Sweep", sweep.lines) if sweep else ("Summary", operator.summary)
-            print(f"### {title}\n\n{table(*lines(measured))}")
+            print(f"### {title}\n\n{markdown_table(*lines(measured))}")
         if options.plot:
             from collops.bench.plot import save_plot
 

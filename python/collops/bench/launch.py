@@ -7,17 +7,15 @@ import pickle
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from collops.launch.own_job import own_environment, place_names
+from collops.launch.environment import own_environment, place_names
 from collops.launch.processes import new_job_id
 from collops.launch.programs import Programs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from collops.bench.peers.mpi_launcher import Mpi
 
 _PROGRAM = [sys.executable, "-m", "collops.bench.rank_program"]

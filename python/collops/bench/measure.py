@@ -1,4 +1,4 @@
-"""Times variants in turn on all ranks, and combines the times of the ranks."""
+"""Variant, one implementation of the measured work; variants timed in turn on all ranks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gc
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collops.bench.variant import Variant
+from collops.bench.elements import Bits
 
 Times = npt.NDArray[np.float64]
 
@@ -21,6 +21,46 @@ BEGIN, END, PARTS = 0, 1, 2
 MOST_PARTS = 4
 WARM_UP = 2
 _PLACE_BARRIERS, _PLACE_LOOKS = 20, 10
+
+
+Run = Callable[[], object]
+# A part's name, one of the operator's `parts` (or all), and its function.
+Step = tuple[str, Run]
+
+
+@dataclass
+class Variant:
+    """A row of the tables: its name, its functions, and its tensors."""
+
+    key: str
+    label: str
+    steps: list[Step]
+    x: Bits | None = None  # rewritten before each call
+    result: Bits | None = None  # compared with the reference's; None: has no such result
+    scratch_bytes: int = 0  # of the caller's workspace, as get_workspace_size() returns
+    operations: int = 0  # multiplications and additions, if not those of the point
+    moved_bytes: int = 0  # of all blocks, if not those of the point
+    calls: int = 1  # one after the other between two looks at the clock
+    cores: frozenset[int] = frozenset()  # of the calling thread; empty: those of the rank
+    measure: Callable[[], float] | None = None  # in place of steps: returns the seconds of a call
+    facts: dict[str, Any] = field(default_factory=dict)  # what its row says besides
+    held_bytes: int = 0  # of its buffers beside x and result
+    again: list[Variant] = field(default_factory=list)  # on other memory, where calls take turns
+
+    @property
+    def turns(self) -> list[Variant]:
+        """The variant, and what it is on other memory."""
+        return [self, *self.again]
+
+    def run(self) -> None:
+        """One call."""
+        if self.measure is not None:
+            self.measure()
+        for _, step in self.steps:
+            step()
+
+
+Maker = Callable[[], Variant]
 
 
 def interleave(

@@ -10,12 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from collops.bench.measure import milliseconds_of, own_slowest, together, typical_parts
+from collops.bench.measure import (
+    Maker,
+    Variant,
+    milliseconds_of,
+    own_slowest,
+    together,
+    typical_parts,
+)
 from collops.bench.operator import Operator, Row
 from collops.bench.peers.installed import Peers
-from collops.bench.place import HOST, Place, Rounds
 from collops.bench.request import Point, Request
-from collops.bench.variant import Maker, Variant
+from collops.bench.variant import HOST, Place, Rounds
 from collops.core import core
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from collops.bench.elements import NAMES
 from collops.bench.peers import PEERS
 from collops.bench.request import Point
-from collops.bench.variant import Variants
 
 # The figures of a variant and the parameters of its point, as --json writes them.
 Row = dict[str, Any]
@@ -48,7 +47,7 @@ class Operator:
     quick: str  # help text of --quick
     add_options: Callable[[argparse.ArgumentParser], None]
     points: Callable[[argparse.Namespace], list[Point]]  # ValueError: contradicting options
-    variants: Callable[..., Variants]  # arguments: point, work, peers, seed
+    variants: Callable[..., Any]  # arguments: point, work, peers, seed
     own: tuple[str, ...]  # variants of collops, in the order in which they are shown
     on_gpu: tuple[str, ...] = ()  # the same on a GPU; empty: it has no benchmark there
     reference: str  # the variant with whose result the others are compared

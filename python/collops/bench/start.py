@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collops.bench.operator import Operator
-from collops.launch.table_ranks import await_table, this_host
+from collops.launch.environment import await_table, this_host
 
 _TABLE_S = 300.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collops.bench.operator import Operator, Row
+from collops.terminal.tables import markdown_table
 
 
 def compared(operator: Operator, record: Row) -> list[Row]:
@@ -14,26 +15,12 @@ def compared(operator: Operator, record: Row) -> list[Row]:
     return [operator.compare({**point, **row}, others) for row in others.values()]
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A markdown table whose columns are aligned; all but the first to the right."""
-    lines = [list(head), *map(list, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-
-    def aligned(line: Sequence[str]) -> str:
-        cells = [line[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-        return f"| {' | '.join(cells)} |"
-
-    return "\n".join(aligned(line) for line in [lines[0], rule, *lines[1:]])
-
-
 def point_table(operator: Operator, rows: list[Row]) -> str:
     """All variants of one point of one launch."""
     first = rows[0]
     said = operator.headline(first, f"{machine_text(first)}{_barriers(first)}")
     head = ("", "ms", "p10 .. p90", *operator.ratios, "adds MiB", "result")
-    cells = table(head, [_cells(operator, row) for row in rows])
+    cells = markdown_table(head, [_cells(operator, row) for row in rows])
     return f"### {full_title(operator, first)}\n\n{said}\n\n{cells}\n"
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from collops.bench.arguments import count, counts, words
-from collops.terminal.parser import Parser
+from collops.terminal.arguments import Parser, count, counts, words
 
 CALLS = {
     "all_reduce": "all_reduce of a tensor",

@@ -1,59 +1,111 @@
-"""Variant, one implementation of the measured work, and Variants, those of one point."""
+"""Variants, the implementations of the measured work of one point, and the place of their data."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import collops
-from collops.bench.elements import Bits
+from collops.bench.elements import Bits, Element
 from collops.bench.hosts import Hosts
+from collops.bench.measure import Maker, Run, Times, Variant, interleave, num_rewrites, place_us
+from collops.bench.memory import added_bytes
 from collops.bench.peers.installed import Peers
-from collops.bench.place import HOST, Place
 
-Run = Callable[[], object]
-# A part's name, one of the operator's `parts` (or all), and its function.
-Step = tuple[str, Run]
+# Waits for all ranks, and rewrites a variant's x.
+Meet = Callable[[], None]
+Rewrite = Callable[[Any], None]
 
-
-@dataclass
-class Variant:
-    """A row of the tables: its name, its functions, and its tensors."""
-
-    key: str
-    label: str
-    steps: list[Step]
-    x: Bits | None = None  # rewritten before each call
-    result: Bits | None = None  # compared with the reference's; None: has no such result
-    scratch_bytes: int = 0  # of the caller's workspace, as get_workspace_size() returns
-    operations: int = 0  # multiplications and additions, if not those of the point
-    moved_bytes: int = 0  # of all blocks, if not those of the point
-    calls: int = 1  # one after the other between two looks at the clock
-    cores: frozenset[int] = frozenset()  # of the calling thread; empty: those of the rank
-    measure: Callable[[], float] | None = None  # in place of steps: returns the seconds of a call
-    facts: dict[str, Any] = field(default_factory=dict)  # what its row says besides
-    held_bytes: int = 0  # of its buffers beside x and result
-    again: list[Variant] = field(default_factory=list)  # on other memory, where calls take turns
-
-    @property
-    def turns(self) -> list[Variant]:
-        """The variant, and what it is on other memory."""
-        return [self, *self.again]
-
-    def run(self) -> None:
-        """One call."""
-        if self.measure is not None:
-            self.measure()
-        for _, step in self.steps:
-            step()
+if TYPE_CHECKING:
+    from collops.bench.operator import Operator
 
 
-Maker = Callable[[], Variant]
+class Rounds(NamedTuple):
+    """How often the variants of a point are called in turn, as interleave() has it."""
+
+    number: int
+    burst: int
+
+
+class Place:
+    """The host: numpy's arrays, and the clock that all processes share.
+
+    Attributes:
+        backend: the backend of the calls that are measured; empty: the host's usual one.
+        stream: of the calls; None where there are no streams.
+    """
+
+    backend = ""
+    stream: Any = None
+
+    def element(self, dtype: str) -> Element:
+        """The type of the elements, which makes matrices here."""
+        return Element(dtype)
+
+    def others(self, variants: Variants) -> Iterator[tuple[str, Maker]]:
+        """The variants that a collective has here beside its own calls."""
+        del variants
+        yield from ()
+
+    def own_keys(self, operator: Operator, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """The variants of collops, of the wanted ones."""
+        del operator
+        return wanted
+
+    def reference(self, operator: Operator) -> str:
+        """The variant with whose result the others are compared."""
+        return operator.reference
+
+    def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` returns, made once for ranks of one process that ask for the same key."""
+        del key
+        return make()
+
+    def repeat(self, variant: Variant, make: Maker, of: Variants) -> None:
+        """Makes a variant again on other memory, where calls take turns; a call of all ranks.
+
+        Args:
+            variant: what `make` has made.
+            make: the function that makes it.
+            of: the variants of the point.
+        """
+
+    def added_bytes(self, call: Run, meet: Meet) -> tuple[int, int] | None:
+        """Makes a call; the private and the shared bytes that it adds, where that can be told."""
+        return added_bytes(call, meet)
+
+    def barrier_us(self, meet: Meet) -> float | None:
+        """Microseconds of a barrier, where they show how near the ranks are to each other."""
+        return round(place_us(meet), 2)
+
+    def checked_call(self, turn: Variant, meet: Meet) -> None:
+        """Makes a call of all ranks whose result is checked, as calls are timed; ends with it."""
+        meet()
+        turn.run()
+
+    def times(self, variants: list[Variant], rounds: Rounds, rewrite: Rewrite, meet: Meet) -> Times:
+        """Seconds of the calls of each variant on this rank, as interleave() returns them."""
+        return interleave(variants, rounds.number, rewrite, meet, rounds.burst)
+
+    def num_rewrites(self, rounds: Rounds) -> int:
+        """How often times() rewrites a variant's x."""
+        return num_rewrites(*rounds)
+
+    def calls_in(self, rounds: Rounds) -> int:
+        """How many calls of a variant count."""
+        return rounds.number * rounds.burst
+
+    def facts(self) -> dict[str, Any]:
+        """What every row says of the place."""
+        return {}
+
+
+HOST = Place()
 
 
 @dataclass

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from collops.terminal.parser import Parser, subparsers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collops.cli.main import every_parser
+from collops.terminal.arguments import Parser, subparsers
 
 # What the user puts into the shell's start-up file.
 _LINES = {
@@ -32,7 +30,7 @@ def parser() -> Parser:
     return parser
 
 
-def run(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Prints the script; 2 if shtab is not installed."""
     options = parser().parse_args(arguments)
     try:
@@ -53,19 +51,12 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def every_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line, in which every command has its options."""
-    from collops.cli.main import COMMANDS, choice_of_commands, module_of
-
-    return choice_of_commands().complete({name: module_of(name).parser() for name in COMMANDS})
-
-
 def _fixed_words(program: str, options: Sequence[str]) -> Sequence[str]:
     """The operators or element types that an option takes; () of any other option."""
     from collops.bench.elements import NAMES
     from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES
     from collops.golden.operators.table import OPERATORS
-    from collops.plan.arguments import OPS
+    from collops.plan.command import OPS
 
     words: dict[str, dict[str, Sequence[str]]] = {
         "plan": {"--op": OPS, "--dtype": REDUCE_DTYPES},

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collops.bench.arguments import count
 from collops.launch.rank_table import VERSIONS, make_rank_table, read_rank_table
-from collops.terminal.parser import Parser
+from collops.terminal.arguments import Parser, count
+from collops.terminal.tables import aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from collops.launch.rank_table import RankTable
 
 
@@ -46,7 +45,7 @@ def parser() -> Parser:
     return parser
 
 
-def run(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Checks or makes a table; 1: a backend refuses it, 2: the arguments or the table are wrong."""
     options = parser().parse_args(arguments)
     if options.word == "check":
@@ -77,10 +76,7 @@ def describe(table: RankTable, backend: str | None = None) -> list[str]:
         server = table.servers[place.server]
         name = f"{server.name} ({server.host_ip})" if server.host_ip else server.name
         rows.append((str(rank), name, str(place.device_id), place.device_ip or "-"))
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        lines.append(("  " + "  ".join(cells)).rstrip())
+    lines += aligned(rows, indent="  ")
     here = table.servers[table.here].name if table.here >= 0 else ""
     lines.append(f"this host: {here}" if here else f"this host: not found: {table.not_here}")
     refused = table.device_fault if backend is None else table.refusals[backend]

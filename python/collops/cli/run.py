@@ -9,25 +9,28 @@ import re
 import secrets
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from collops.errors import ErrorCode, raise_status
-from collops.launch.job import Job
-from collops.launch.own_job import job_variables, own_environment, place_names
-from collops.launch.table_ranks import await_table, shown, this_host
-from collops.terminal.option_types import seconds
-from collops.terminal.parser import Parser
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collops.launch.environment import (
+    await_table,
+    job_variables,
+    own_environment,
+    place_names,
+    shown,
+    this_host,
+)
+from collops.launch.programs import Job
+from collops.terminal.arguments import Parser, seconds
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 # What torchrun and mpirun call -n.
 _OTHERS_N = ("--n", "--np", "--nproc", "--nprocs", "--nproc-per-node", "--nproc_per_node")
 
 
-def run(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Starts the ranks, and returns the status of the first that failed, or 0."""
     options = parse(arguments)
     command = command_of(options)

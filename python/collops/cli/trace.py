@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from collops.bench.plot import require_matplotlib
 from collops.errors import ArgumentError, ErrorCode, raise_status
-from collops.terminal.parser import Parser
-from collops.trace.calls import missing_ranks
-from collops.trace.merge import MergedTrace, merge, read_merged
-from collops.trace.rank_file import read_rank_file
+from collops.terminal.arguments import Parser
+from collops.trace.merge import MergedTrace, merge, missing_ranks, read_merged, read_rank_file
 from collops.trace.summary import summary
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def parser() -> Parser:
@@ -39,7 +34,7 @@ def parser() -> Parser:
     return parser
 
 
-def run(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Merges traces or summarises them; 2 where the arguments or the files are wrong."""
     options = parser().parse_args(arguments)
     if options.word == "summary":

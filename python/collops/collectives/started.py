@@ -209,7 +209,7 @@ class Starts:
             # Queues the refusal. If the communicator has ended, the first error is raised.
             with contextlib.suppress(Error):
                 self._starter.commit()
-            add_keyword_hint(error, method)
+            add_keyword_hint(error, method, kwargs)
             raise
         return StartedCall(name, self._starter.commit(), self._level.take(value))
 

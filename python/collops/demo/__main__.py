@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from collops.demo.outcome import Outcome, table
 from collops.demo.runs import (
+    Outcome,
     run_all_gather_v,
     run_grid,
     run_layer,
     run_plain,
     run_reduce_scatter_v,
+    table,
 )
 from collops.errors import Error
 from collops.terminal import Progress
-from collops.terminal.parser import Parser
+from collops.terminal.arguments import Parser
 from collops.testing import RankErrors
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-PROGRAM = "python -m collops.demo"
+PROGRAM = "collops demo"
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
@@ -89,4 +87,4 @@ def _plant(outcome: Outcome, rank: int, position: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(program="python -m collops.demo"))

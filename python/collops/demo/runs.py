@@ -1,30 +1,94 @@
-"""The calls of the demo: each runs on several ranks and is compared with one process."""
+"""The calls of the demo, each run on ranks and compared with one process, and their table."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import collops
-from collops.demo.outcome import Outcome
 from collops.examples import tensor_parallel_linear, uneven_batch
 from collops.golden.data import fill, poison
+from collops.golden.data.dtypes import differs, name_of
 from collops.golden.data.shares import packed
 from collops.golden.operators.all_gather_v import all_gather_v
 from collops.golden.operators.reduce_scatter_v import reduce_scatter_v
+from collops.terminal.tables import aligned, widths_of
 from collops.testing import run_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     import numpy.typing as npt
 
     Array = npt.NDArray[Any]
+
     Measured = tuple[Array, float]
+
+
+HEAD = ("operator", "ranks", "shapes", "equal to golden", "time (us)")
+ALIGN = "<><<>"
+
+
+@dataclass
+class Outcome:
+    """One row of the table."""
+
+    operator: str
+    shapes: str
+    results: list[npt.NDArray[Any]]
+    expected: list[npt.NDArray[Any]]
+    seconds: float
+    bounds: list[npt.NDArray[np.float64]] | None = None  # None: equal means bit for bit
+
+    def wrong(self, rank: int) -> npt.NDArray[np.bool_]:
+        """Where the result of a rank differs from golden."""
+        got, expected = self.results[rank], self.expected[rank]
+        if got.shape != expected.shape:
+            return np.ones(got.shape, np.bool_)
+        if self.bounds is None:
+            return differs(got, expected, name_of(expected))
+        return np.asarray(~(np.abs(got - expected) <= self.bounds[rank]))  # a NaN is wrong, too
+
+    def findings(self) -> list[str]:
+        """A line per rank whose result differs: the first place, and the number of places."""
+        found = (self._finding(rank) for rank in range(len(self.results)))
+        return [f"{self.operator}, rank {rank}, {text}" for rank, text in enumerate(found) if text]
+
+    def _finding(self, rank: int) -> str:
+        got, expected, wrong = self.results[rank], self.expected[rank], self.wrong(rank)
+        if got.shape != expected.shape:
+            return f"shape: got {list(got.shape)}, expected {list(expected.shape)}"
+        if not wrong.any():
+            return ""
+        index = tuple(np.argwhere(wrong)[0].tolist())
+        others = int(wrong.sum()) - 1
+        more = f", and {others} more" if others else ""
+        return f"index {list(index)}: got {got[index]}, expected {expected[index]}{more}"
+
+    def verdict(self) -> str:
+        """The result of the comparison in a few words."""
+        if self.findings():
+            return "NO"
+        return "yes, every bit" if self.bounds is None else "yes, in bound"
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A table with aligned columns, a row per outcome, and the differences under each row."""
+    cells = [
+        (o.operator, str(len(o.results)), o.shapes, o.verdict(), f"{o.seconds * 1e6:,.0f}")
+        for o in outcomes
+    ]
+    dashes = ["-" * width for width in widths_of([HEAD, *cells])]
+    head, rule, *rows = aligned([HEAD, dashes, *cells], ALIGN)
+    lines = [head, rule]
+    for row, outcome in zip(rows, outcomes, strict=True):
+        lines += [row, *(f"  {finding}" for finding in outcome.findings())]
+    return "\n".join(lines)
+
 
 RANKS = 4
 CALLS, LAYER_CALLS = 7, 3

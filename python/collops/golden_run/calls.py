@@ -1,19 +1,41 @@
-"""Call, a case for the ranks that run it and the process that checks results."""
+"""Call, a case for the ranks that run it and for the process that checks their results."""
 
 from __future__ import annotations
 
-import re
+import json
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from collops.golden.case_files.csv_row import Expectation
+from collops.golden.case_files.csv_row import MOST_RANKS, Expectation
+from collops.golden.case_files.manifest import MANIFEST, read_manifest
+from collops.golden.case_files.row_case import (
+    expected_outputs,
+    rank_operator,
+    rank_params,
+    row_bounds,
+    row_layout,
+)
+from collops.golden.case_files.row_inputs import rank_input, rank_inputs
+from collops.golden.case_files.tensor_files import read_entries
+from collops.golden.cases import (
+    OPERATORS,
+    Case,
+    case_bounds,
+    case_layout,
+    struct_fields,
+    struct_operator,
+)
+from collops.golden.data.dtypes import name_of, storage
 from collops.golden.operators.output_layout import OutputLayout
 from collops.golden.operators.table import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from collops.golden.case_files.csv_row import CsvRow, RowTensor
     from collops.golden.data.bounds import Bound
     from collops.golden.data.dtypes import Array
     from collops.golden.operators.operator import Operator
@@ -136,4 +158,223 @@ class Call(ABC):
 
 
 def _struct_name(operation: str) -> str:
-    return re.sub(r"Operation$", "Param", operation)
+    return f"{operation.removesuffix('Operation')}Param" if operation else ""
+
+
+@dataclass(frozen=True)
+class CaseCall(Call):
+    """A case, the names of its inputs and the file of its tensors."""
+
+    case: Case
+    input_names: tuple[str, ...]
+    path: Path
+
+    @property
+    def operation(self) -> str:
+        """The operator's name in case files, such as ``AllGatherVOperation``."""
+        return OPERATORS[self.case.operator].operation
+
+    def rank_operation(self, rank: int) -> str:
+        """The same of the operator that a rank runs; empty if it takes no part."""
+        operator = struct_operator(self.case, rank)
+        return OPERATORS[operator].operation if operator else ""
+
+    @property
+    def rank_size(self) -> int:
+        """Ranks of the call."""
+        return self.case.rank_size
+
+    @property
+    def needs_ml_dtypes(self) -> bool:
+        """Whether the tensors need ml_dtypes."""
+        return self.case.dtype == "bfloat16"
+
+    @property
+    def outside_atb(self) -> str:
+        """Why ATB's structs cannot express the case; empty if they can."""
+        op = self.case.op
+        operator = self._entry
+        if operator.must_receive and 0 in self.case.rows:
+            return f"a rank of {self.operator} that receives nothing is refused"
+        has_it = not op or op in operator.reductions
+        return "" if has_it else f"{self.operator} has no {op} in ATB"
+
+    @cached_property
+    def _entries(self) -> dict[str, Array]:
+        return read_entries(self.path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The tensors are not sent: every rank reads the file itself.
+        return {key: value for key, value in self.__dict__.items() if key != "_entries"}
+
+    def param(self, rank: int) -> str:
+        """A rank's parameter struct as JSON."""
+        fields: dict[str, Any] = {"rank": rank, "rankSize": self.rank_size, "backend": "shm"}
+        fields["rankRoot"] = self.case.root
+        fields |= struct_fields(self.case, rank)
+        return json.dumps(fields)
+
+    def inputs(self, rank: int) -> list[Argument]:
+        """A rank's input tensors."""
+        names = [f"rank{rank}/{name}" for name in self.input_names]
+        missing = [name for name in names if name not in self._entries]
+        if missing:
+            raise ValueError(f"{self.path}: has no {', '.join(missing)}")
+        arrays = [self._entries[name] for name in names]
+        return [Argument(name_of(array), array.shape, array=array) for array in arrays]
+
+    def outputs(self, rank: int) -> list[Argument]:
+        """A rank's outputs, of the shapes that golden expects."""
+        if self.shows_input(rank):
+            return []
+        return [Argument(name_of(array), array.shape) for array in self._expected(rank)]
+
+    def truth(self) -> Truth:
+        """The expected results, read from the file."""
+        ranks = range(self.rank_size)
+        per_rank = [self._expected(rank) for rank in ranks]
+        inputs = [[self._entries[f"rank{r}/{name}"] for name in self.input_names] for r in ranks]
+        return Truth(
+            outputs=list(zip(*per_rank, strict=True)),
+            dtype=self.case.dtype,
+            layout=case_layout(self.case, inputs),
+            bounds=case_bounds(self.case, inputs),
+            reduce=self.case.op or "sum",
+            terms=self.case.x_shapes[0][-1] if self.case.linear is not None else 1,
+        )
+
+    def _expected(self, rank: int) -> list[Array]:
+        names = [f"rank{rank}/output", *(f"rank{rank}/output{i}" for i in range(1, 9))]
+        return [self._entries[name] for name in names if name in self._entries]
+
+
+def case_calls(path: Path) -> list[CaseCall]:
+    """The cases of a manifest.json, or the case of a .npz that lies beside its manifest.
+
+    Raises:
+        OSError: the file, or the manifest of a .npz, cannot be read.
+        ValueError: the file is no manifest, or the manifest does not name the .npz.
+    """
+    manifest = path if path.suffix == ".json" else path.parent / MANIFEST
+    if path != manifest and not manifest.exists():
+        raise ValueError(f"{path}: has no {MANIFEST} beside it, which says what the case is")
+    cases = read_manifest(manifest)
+    calls = [CaseCall(*case) for case in cases if path == manifest or case[2] == path]
+    if not calls:
+        lack = "has no cases" if path == manifest else f"does not name {path.name}"
+        raise ValueError(f"{manifest}: {lack}")
+    return calls
+
+
+# If a call must fail, a tensor of more bytes than these is passed as a description.
+MOST_BYTES = 1 << 30
+_REDUCTIONS = ("reduceType", "allReduceType")
+_THREADS = 1
+
+
+@dataclass(frozen=True)
+class RowCall(Call):
+    """A row, with the options of the command line for its data.
+
+    `instead` replaces the expected end if collops differs from ATB by intent.
+    """
+
+    row: CsvRow
+    seed: int = 0
+    same_data: bool = False
+    instead: Expectation | None = None
+
+    @property
+    def operation(self) -> str:
+        """The operator's name in case files, such as ``AllGatherVOperation``."""
+        return self.row.operator
+
+    def rank_operation(self, rank: int) -> str:
+        """The same of the operator that a rank runs; empty if it takes no part."""
+        return rank_operator(self.row, rank)
+
+    @property
+    def rank_size(self) -> int:
+        """Ranks of the call; 1 if creation must refuse the row's number of ranks."""
+        size = self.row.rank_size
+        return size if 1 <= size <= MOST_RANKS else 1
+
+    @property
+    def threads(self) -> bool:
+        """Whether the ranks are threads, by the row's commMode."""
+        return self.row.params.get("commMode") == _THREADS
+
+    @property
+    def expected(self) -> Expectation:
+        """The expected end of the call: no error, or an error at a step."""
+        return self.instead or self.row.expected
+
+    @property
+    def stops_at(self) -> str:
+        """The step that must fail; creation if the row has no tensors."""
+        return "create" if self.row.expected.stage == "create" else self.expected.stage
+
+    @property
+    def needs_ml_dtypes(self) -> bool:
+        """Whether the tensors need ml_dtypes."""
+        return any(t.dtype == "bfloat16" for t in (*self.row.inputs, *self.row.outputs))
+
+    def param(self, rank: int) -> str:
+        """A rank's parameter struct as JSON."""
+        return json.dumps(rank_params(self.row, rank))
+
+    def inputs(self, rank: int) -> list[Argument]:
+        """A rank's input tensors.
+
+        Descriptions if one of them cannot be made, or if no data is needed, as for infer_shape.
+        """
+        tensors = self.row.inputs
+        has_files = any(tensor.file for tensor in tensors)
+        if not all(tensor.can_be_made for tensor in tensors) or (
+            self.stops_at == "infer_shape" and not has_files
+        ):
+            return [_described(tensor) for tensor in tensors]
+        return [self._input(rank, position) for position in range(len(tensors))]
+
+    def _input(self, rank: int, position: int) -> Argument:
+        tensor = self.row.inputs[position]
+        if self._is_too_large(tensor) and not tensor.file:
+            return _described(tensor)
+        array = rank_input(self.row, rank, position, seed=self.seed, same_data=self.same_data)
+        return Argument(tensor.dtype, array.shape, tensor.format, array)
+
+    def _is_too_large(self, tensor: RowTensor) -> bool:
+        """Whether the tensor of a call that must fail is passed as a description."""
+        if not self.expected.stage or not tensor.can_be_made:
+            return False
+        return math.prod(tensor.shape) * storage(tensor.dtype).itemsize > MOST_BYTES
+
+    def outputs(self, rank: int) -> list[Argument]:
+        """The outputs as the row states them; dim 0 is unknown if the ranks' rows differ."""
+        if self.rank_operation(rank) != self.operation:
+            return [] if self.shows_input(rank) else [_described(self.row.inputs[0])]
+        own_rows = any("{rank}" in tensor.file for tensor in self.row.inputs)
+        own_rows = own_rows or any(self.row.params.get(k) for k in ("gatherRows", "scatterRows"))
+        return [
+            replace(_described(t), own_rows=own_rows, only_described=self._is_too_large(t))
+            for t in self.row.outputs
+        ]
+
+    def truth(self) -> Truth:
+        """The expected results, of golden or of the row's files."""
+        row, ranks = self.row, range(self.rank_size)
+        inputs = [rank_inputs(row, r, seed=self.seed, same_data=self.same_data) for r in ranks]
+        per_rank = expected_outputs(row, inputs)
+        reductions = (row.params[key] for key in _REDUCTIONS if key in row.params)
+        return Truth(
+            outputs=list(zip(*per_rank, strict=True)),
+            dtype=row.inputs[0].dtype,
+            layout=row_layout(row, inputs),
+            bounds=row_bounds(row, inputs),
+            reduce=str(next(reductions, "sum")),
+            terms=inputs[0][0].shape[-1] if inputs[0][0].ndim else 1,
+        )
+
+
+def _described(tensor: RowTensor) -> Argument:
+    return Argument(tensor.dtype, tensor.shape, tensor.format)

@@ -6,27 +6,20 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from collops.errors import Error, without_code
 from collops.golden.compare.plot import require_matplotlib
 from collops.golden_run.backends import check_replacement, is_on_device
-from collops.golden_run.drawing import MOST_KEPT, Drawings
-from collops.golden_run.html_page import About, write_page
 from collops.golden_run.jobs import Job, read_jobs
-from collops.golden_run.junit import write_junit
-from collops.golden_run.launched import LaunchedRanks, default_backend, launched
-from collops.golden_run.outcome import FAILED, Summary
-from collops.golden_run.runner import Runner
+from collops.golden_run.pool import LaunchedRanks, default_backend, launched
+from collops.golden_run.report import About, write_junit, write_page
+from collops.golden_run.runner import FAILED, Runner, Summary
+from collops.golden_run.verdict import MOST_KEPT, Drawings
 from collops.terminal import Progress
+from collops.terminal.arguments import Parser, seconds, status_of_command, whole_number
 from collops.terminal.installation import command_line, installation_line, is_installed
-from collops.terminal.option_types import seconds, whole_number
-from collops.terminal.parser import Parser
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRAM = "collops golden run"
 
@@ -34,14 +27,7 @@ PROGRAM = "collops golden run"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the cases; 0: all passed, 1: one failed or none passed, 2: wrong arguments."""
     options = parser().parse_args(arguments)
-    try:
-        return run(options)
-    except (ValueError, OSError, Error) as problem:
-        print(f"{PROGRAM}: {without_code(problem)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted", file=sys.stderr)
-        return 130
+    return status_of_command(PROGRAM, lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,10 @@ from collops.golden.case_files.csv_plan import plan_row
 from collops.golden.case_files.csv_row import CsvRow, RowError
 from collops.golden.case_files.manifest import MANIFEST
 from collops.golden.case_files.row_inputs import missing_file
-from collops.golden_run.case_call import case_calls
-from collops.golden_run.row_call import RowCall
+from collops.golden_run.calls import RowCall, case_calls
 from collops.terminal.installation import is_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from collops.golden_run.calls import Call
 
 

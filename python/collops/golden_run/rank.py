@@ -1,9 +1,11 @@
-"""Runs a call on one rank: every step of the operation, and a report."""
+"""Runs a call on one rank: every step of the operation on its tensors, and a report."""
 
 from __future__ import annotations
 
 import json
+import threading
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +14,105 @@ import numpy as np
 import collops
 from collops.core import core
 from collops.errors import Error
+from collops.golden.data import poison
+from collops.golden.data.dtypes import DTYPES
+from collops.golden_run.backends import memory_of
 from collops.golden_run.calls import Argument
-from collops.golden_run.door import Door
-from collops.golden_run.memory.find import memory_of
-from collops.golden_run.tensors import Placed, place, poisoned
+from collops.tensors import TensorDesc, numpy_type, with_format
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from collops.golden.data.dtypes import Array
+    from collops.golden_run.backends import DeviceMemory
     from collops.golden_run.calls import Call
-    from collops.golden_run.memory.device_memory import DeviceMemory
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An argument in the memory that its backend needs: `tensor` is passed to the operation.
+
+    `device` is the tensor of a device, which `memory` has made; None if the tensor uses the memory
+    of the argument's array.
+    """
+
+    argument: Argument
+    tensor: Any
+    device: Any = None
+    memory: DeviceMemory | None = None
+
+    def array(self) -> Array:
+        """The tensor's current values.
+
+        Raises:
+            ValueError: it is only a description.
+        """
+        if self.memory is not None:
+            return self.memory.from_device(self.device)
+        argument = self.argument
+        if argument.array is None:
+            raise ValueError(f"a tensor of {argument.dtype} {list(argument.shape)} has no memory")
+        return np.asarray(argument.array)
+
+    def content(self) -> bytes | None:
+        """The tensor's current bytes, None for a description."""
+        return None if self.argument.array is None else self.array().tobytes()
+
+
+def place(argument: Argument, memory: DeviceMemory | None = None) -> Placed:
+    """An argument as a tensor, in the memory of its array or on this thread's device."""
+    if argument.array is None:
+        return Placed(argument, _description(argument))
+    array: Any = argument.array
+    device = None if memory is None else memory.to_device(array, argument.dtype)
+    if memory is None and argument.dtype == "bfloat16":
+        array = array.view(numpy_type("bfloat16"))
+    tensor = array if memory is None else device
+    if argument.format != "nd":
+        tensor = with_format(tensor, argument.format)
+    return Placed(argument, tensor, device, memory)
+
+
+def poisoned(output: Argument) -> Argument:
+    """An output, filled with poison if it can have memory."""
+    if output.only_described or output.dtype not in DTYPES or any(d < 0 for d in output.shape):
+        return output
+    return replace(output, array=poison(output.shape, output.dtype))
+
+
+def _description(argument: Argument) -> TensorDesc:
+    desc = object.__new__(TensorDesc)  # a case may have dtypes that numpy does not know
+    for name in ("shape", "dtype", "format"):
+        object.__setattr__(desc, name, getattr(argument, name))
+    return desc
+
+
+class Door:
+    """Ranks that are threads of one process begin a call on a device together.
+
+    A kernel of one rank waits for those of the others, and a driver may wait for all kernels of the
+    process before it gives memory: so every rank has its tensors before any kernel runs.
+    """
+
+    def __init__(self) -> None:
+        self._barrier: threading.Barrier | None = None
+
+    def close(self, ranks: int) -> None:
+        """From now on so many ranks have to come."""
+        self._barrier = threading.Barrier(ranks)
+
+    def enter(self) -> None:
+        """Waits for the other ranks, or until one has opened the door for good."""
+        if self._barrier is None:
+            return
+        try:
+            self._barrier.wait()
+        except threading.BrokenBarrierError:
+            return
+
+    def open(self) -> None:
+        """A rank will not come: nobody waits any more in this call."""
+        if self._barrier is not None:
+            self._barrier.abort()
+
 
 # The last operation of every comm_domain, which keeps the communicator open.
 _kept: dict[tuple[int, str], Any] = {}

@@ -1,9 +1,11 @@
-"""Checks the reports of the ranks: passed, or the reasons why not."""
+"""Checks the reports of the ranks, passed or the reasons why not, and draws wrong outputs."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from collops.golden.case_files.csv_row import STAGES
 from collops.golden.compare import Comparison, compare
 from collops.golden.compare.atb_tolerance import EXACT, Tolerance, tolerance
+from collops.golden.compare.plot import DPI, error_figure
 from collops.golden.data.bounds import bound
 from collops.golden.data.deviation import values_of
 from collops.golden.data.dtypes import is_float
@@ -23,6 +26,57 @@ if TYPE_CHECKING:
     from collops.golden_run.calls import Call, Truth
     from collops.golden_run.rank import Report
 
+
+# Pictures that a report keeps: each takes about half a second and 50 KB.
+MOST_KEPT = 30
+
+
+class Drawings:
+    """Draws the wrong outputs that it is called with: the first into a file, others as bytes.
+
+    Args:
+        path: the file of the first wrong output; None: no file.
+        keeps: whether pictures are returned, up to MOST_KEPT.
+    """
+
+    def __init__(self, path: Path | None, keeps: bool) -> None:
+        self._path = path
+        self._keeps = keeps
+        self._left = MOST_KEPT if keeps else 0
+        self.written = False
+        self.is_full = False
+
+    def __call__(
+        self,
+        got: Sequence[Array],
+        expected: Sequence[Array],
+        result: Comparison,
+        layout: OutputLayout,
+    ) -> bytes:
+        """Draws an output; returns a PNG if it is to be kept, else nothing."""
+        kept = self._left > 0
+        self.is_full = self._keeps and not kept
+        if not kept and (self._path is None or self.written):
+            return b""
+        pattern = result.diagnosis
+        figure = error_figure(
+            got,
+            expected,
+            result.masks,
+            result.dtype,
+            layout=layout,
+            names=[f"rank {rank}" for rank in range(len(expected))],
+            title=pattern.kind if pattern.kind == "no pattern" else pattern.text,
+        )
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=DPI)
+        if self._path is not None and not self.written:
+            self._path.write_bytes(picture.getvalue())
+            self.written = True
+        self._left -= kept
+        return picture.getvalue() if kept else b""
+
+
 _LETTERS = {stage: letter for letter, stage in STAGES.items()}
 # Draws a wrong output: got, expected, the comparison, the blocks of the ranks. Returns the picture
 # where the outcome is to keep it, else nothing.
@@ -31,11 +85,15 @@ Draw = Callable[[Sequence["Array"], Sequence["Array"], Comparison, OutputLayout]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a call ended as expected, and if not, why, and pictures of what is wrong (PNG)."""
+    """Whether a call ended as expected, and if not, why, and pictures of what is wrong (PNG).
+
+    `got` is one line on how the ranks ended, where that is what is wrong.
+    """
 
     passed: bool
     text: str = ""
     pictures: tuple[bytes, ...] = ()
+    got: str = ""
 
 
 def judge(
@@ -58,7 +116,7 @@ def judge(
         ends = [_ending(r) if r.took_part or r.stage else wanted for r in reports]
         if all(end == wanted for end in ends):
             return Verdict(True)
-        return Verdict(False, _endings(wanted, ends, reports))
+        return _wrong_endings(wanted, ends, reports)
     if call.stops_at:
         return Verdict(True)
     try:
@@ -162,12 +220,15 @@ def _ending(report: Report) -> str:
     return f"{letter}:{report.name}" if letter and report.code >= 0 else report.name
 
 
-def _endings(wanted: str, ends: Sequence[str], reports: Sequence[Report]) -> str:
+def _wrong_endings(wanted: str, ends: Sequence[str], reports: Sequence[Report]) -> Verdict:
     """One line per unexpected end, with its ranks and the first message."""
-    lines = [f"expected {wanted}"]
+    lines = []
     for end in dict.fromkeys(ends):
         ranks = [rank for rank, own in enumerate(ends) if own == end]
         who = "all ranks" if len(ranks) == len(ends) else f"rank {', '.join(map(str, ranks))}"
         said = reports[ranks[0]].message
         lines.append(f"got {end} on {who}" + (f": {said}" if said else ""))
-    return "\n".join(lines)
+    text = "\n".join([f"expected {wanted}", *lines])
+    # A message may have several lines.
+    got = "; ".join(line.partition("\n")[0] for line in lines)
+    return Verdict(False, text, got=got)

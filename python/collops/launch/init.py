@@ -6,17 +6,35 @@ import operator
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
 from weakref import WeakValueDictionary
 
 from collops.atb.param import CommMode
 from collops.collectives.communicator import Communicator
 from collops.core import core
-from collops.errors import Error, ErrorCode, hints_at_keywords, raise_status
-from collops.launch.misspelt_variables import unknown_variables
+from collops.errors import Error, ErrorCode, hints_at_keywords, nearest, raise_status
 
-if TYPE_CHECKING:
-    from types import ModuleType
+PREFIX = "COLLOPS_"
+# What follows the prefix in variables of the tests: their programs, and simulated GPUs and NPUs.
+_OF_TESTS = ("TEST_", "SIM_")
+# The least similarity (difflib's ratio) of a misspelt name and the one that is meant.
+_ALIKE = 0.7
+
+
+def unknown_variables(known: Sequence[str]) -> dict[str, str]:
+    """By the name of each variable that is set and not known: the one that is meant, or ""."""
+    names = [name for name in sorted(os.environ) if name.startswith(PREFIX) and name not in known]
+    endings = [one.removeprefix(PREFIX) for one in known]
+    found = {}
+    for name in names:
+        ending = name.removeprefix(PREFIX)
+        if not ending.startswith(_OF_TESTS):
+            near = nearest(ending, endings, _ALIKE)
+            found[name] = f"{PREFIX}{near}" if near else ""
+    return found
+
 
 _MAX_DOMAIN = 128
 # The core's name for COLLOPS_RANK and COLLOPS_RANK_SIZE, which a user may set, too.

@@ -1,28 +1,30 @@
-"""Starts processes that run ranks, reads their reports, waits for them and ends them."""
+"""Ranks that are processes or threads: they are started, watched, asked for reports and ended."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import pickle
+import queue
 import re
 import secrets
 import signal
+import struct
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from collops.launch.interrupts import interrupts_deferred
-from collops.launch.mail import Inbox
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+_HEAD = struct.Struct("!Q")
+_MOST = 1 << 16
 _JOIN_S = 3.0  # for the end of a process whose pipe has ended
 _LOOK_S = 0.2
+# The longest wait of one Queue.get(), whose time-out is at most 63 bits of nanoseconds.
+_LONGEST_GET_S = 60.0
 _OPENMP = re.compile(r"/.*/lib[gi]?omp5?[-.][^/\n]*$", re.MULTILINE)
 _OMP_PAUSE_SOFT = 1
 # Held while a process is started: another process forked at the same time would have a copy of the
@@ -39,9 +41,92 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
+@contextlib.contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Defers Ctrl-C to the end of the block, in the main thread; others never get one."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is None:  # None: a handler of C code
+        yield
+        return
+    noted: list[tuple[Any, ...]] = []
+    handler = signal.signal(signal.SIGINT, lambda *args: noted.append(args))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if noted and callable(handler):
+            handler(*noted[0])
+
+
+@contextlib.contextmanager
+def exit_codes_known() -> Iterator[None]:
+    """Lets this process learn how its children end, if it ignores SIGCHLD; in the main thread."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
 def new_job_id(starter: str) -> str:
     """A new COLLOPS_JOB_ID, so that ranks of two runs never connect."""
     return f"{starter}-{secrets.token_hex(16)}"
+
+
+def post(descriptor: int, content: object) -> None:
+    """Sends a report over a pipe; waits until the reader has taken the bytes.
+
+    Raises:
+        OSError: the reader has closed the pipe.
+    """
+    write_all(descriptor, packed(content))
+
+
+def packed(content: object) -> bytes:
+    """One object as the bytes that post() writes."""
+    data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    return _HEAD.pack(len(data)) + data
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all the bytes."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+class Inbox:
+    """The bytes of an object that have arrived so far."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._data = bytearray()
+
+    def read(self) -> Any:
+        """Reads the bytes that are there; returns the object once it is complete, else None.
+
+        Blocks only if the descriptor is not readable.
+
+        Raises:
+            EOFError: the other end was closed.
+            OSError: it cannot be read.
+        """
+        piece = os.read(self._descriptor, _MOST)
+        if not piece:
+            raise EOFError
+        self._data += piece
+        if len(self._data) < _HEAD.size:
+            return None
+        [length] = _HEAD.unpack_from(self._data)
+        if len(self._data) < _HEAD.size + length:
+            return None
+        content = pickle.loads(memoryview(self._data)[_HEAD.size :])
+        self._data = bytearray()
+        return content
 
 
 class RankProcess:
@@ -207,10 +292,58 @@ def _main(end: Any, ends: Sequence[Any], main: Callable[..., None], args: tuple[
 
 
 def _ending(code: int | None) -> str:
-    """How a process ended, in words; most real-time signals have no name, only a number."""
-    if code is None or code >= 0:
-        return "still running" if code is None else f"exit code {code}"
+    """How a process ended, in words."""
+    if code is None:
+        return "still running"
+    return f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
+
+
+def signal_name(number: int) -> str:
+    """A signal's name; most real-time signals have none."""
     try:
-        return f"killed by {signal.Signals(-code).name}"
+        return signal.Signals(number).name
     except ValueError:
-        return f"killed by signal {-code}"
+        return f"signal {number}"
+
+
+def run_on_threads(
+    ranks: Sequence[int],
+    work: Callable[[int], Any],
+    timeout_s: float,
+    grace_s: float = 0.0,
+    failed: Callable[[Any], bool] = lambda report: False,
+) -> tuple[dict[int, Any], dict[int, threading.Thread]]:
+    """Calls ``work(rank)`` in a thread of each rank; once one has `failed`, waits `grace_s` more.
+
+    Returns:
+        The result of each rank, None if it raised; and the threads that still run: they cannot be
+        ended, but end with the process.
+    """
+    done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+
+    def run(rank: int) -> None:
+        report = None
+        try:
+            report = work(rank)
+        finally:
+            done.put((rank, report))
+
+    threads = {
+        rank: threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True)
+        for rank in ranks
+    }
+    for thread in threads.values():
+        thread.start()
+    reports: dict[int, Any] = {}
+    deadline = time.monotonic() + timeout_s
+    while threads and time.monotonic() < deadline:
+        try:
+            left_s = max(0.0, min(_LONGEST_GET_S, deadline - time.monotonic()))
+            rank, report = done.get(timeout=left_s)
+        except queue.Empty:
+            continue
+        reports[rank] = report
+        del threads[rank]
+        if failed(report):
+            deadline = min(deadline, time.monotonic() + grace_s)
+    return reports, threads

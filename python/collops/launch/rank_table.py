@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
 
 VERSIONS = ("1.0", "1.2")
 

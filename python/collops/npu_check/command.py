@@ -1,26 +1,76 @@
-"""The arguments of ``collops npu-check``, and the parts of its report in their order."""
+"""``collops npu-check``: its arguments, and the parts of its report in their order."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import platform
 import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from collops.npu_check.case_check import check_names
-from collops.npu_check.child import run_part
-from collops.npu_check.report import STATES, Report
-from collops.npu_check.timing import CALLS, OPERATORS, SIZES
-from collops.terminal.option_types import seconds, whole_number
-from collops.terminal.parser import Parser
+from collops.launch.processes import signal_name
+from collops.launch.programs import Programs
+from collops.npu_check.checks import CALLS, SIZES, TIMED, check_names
+from collops.npu_check.facts import MARK
+from collops.terminal.arguments import Parser, seconds, whole_number
+from collops.terminal.tables import aligned
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+State = Literal["passed", "FAILED", "not supported"]
+STATES: tuple[State, ...] = ("passed", "FAILED", "not supported")
+
+
+class Report:
+    """Lines on standard output and in a file; close() ends the file.
+
+    Once `simulated` is set, every line begins with the word: nothing in such a report was measured
+    on an NPU.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8")
+        self.simulated = False
+        self.counts: Counter[State] = Counter()
+
+    def line(self, text: str) -> None:
+        """Adds lines."""
+        for one in text.splitlines() or [""]:
+            marked = f"simulated: {one}".rstrip() if self.simulated else one
+            print(marked, flush=True)
+            self._file.write(marked + "\n")
+            self._file.flush()
+
+    def rows(self, title: str, rows: list[tuple[str, str]]) -> None:
+        """Adds a part of the report, aligned."""
+        self.line(title)
+        cells = []
+        for name, text in rows:
+            first, *more = text.splitlines() or [""]
+            cells += [(name, first), *(("", other) for other in more)]
+        for line in aligned(cells, indent="  "):
+            self.line(line)
+
+    def outcome(self, name: str, state: State, text: str) -> None:
+        """Adds the outcome of a check, and counts it."""
+        self.counts[state] += 1
+        first, *more = text.splitlines() or [""]
+        self.line(f"  {name:<26} {state}{': ' if first else ''}{first}")
+        for other in more:
+            self.line(f"      {other}")
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._file.close()
+
 
 PROGRAM = "collops npu-check"
 # A part ends its ranks itself; only if it hangs is it ended from outside, so much later.
 _GRACE_S = 30.0
+_LAST_LINES = 8
 _INSTALL = """\
 what to install: Ascend's driver and firmware; the CANN toolkit and its kernels, whose set_env.sh
 adds the folder of libascendcl.so, libhccl.so and libopapi.so to LD_LIBRARY_PATH; torch, and
@@ -66,10 +116,48 @@ def check(report: Report, options: argparse.Namespace) -> int:
     report.line(f"golden's smallest case of each operator, {ranks} ranks, backend hccl")
     for name in filter(lambda one: options.only in one, check_names()):
         arguments = [name, "--ranks", str(ranks), "--seconds", str(options.seconds)]
-        found = run_part("case_check", arguments, options.seconds + _GRACE_S)
+        found = run_part("checks", arguments, options.seconds + _GRACE_S)
         _add(report, name, found, found.get("case", ""))
     write_times(report, ranks, options)
     return summarize(report, options.output)
+
+
+def run_part(module: str, arguments: list[str], timeout: float) -> dict[str, Any]:
+    """Runs a program of this package; returns what it told, or how it failed as {"problem": ...}.
+
+    A crash or a hang ends that part alone, with every process it has started.
+
+    Args:
+        module: the module's name in this package.
+        arguments: its arguments.
+        timeout: seconds until it is ended.
+    """
+    command = [sys.executable, "-m", f"collops.npu_check.{module}", *arguments]
+    # torch loads torch_npu by itself where that is installed; where CANN is missing, torch fails.
+    environment = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **os.environ}
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as out,
+        tempfile.TemporaryFile("w+", errors="replace") as err,
+    ):
+        with Programs([(command, environment)], out, err) as programs:
+            [status] = programs.wait(timeout)
+            if status is None:
+                programs.kill()
+        for file in (out, err):
+            file.seek(0)
+        for line in out.read().splitlines():
+            if line.startswith(MARK):
+                told: dict[str, Any] = json.loads(line.removeprefix(MARK))
+                return told
+        last = "\n".join(err.read().splitlines()[-_LAST_LINES:])
+    how = f"did not end within {timeout:g} s; it was ended" if status is None else _how(status)
+    return {"problem": f"{how}\n{last}".strip()}
+
+
+def _how(status: int) -> str:
+    if status < 0:
+        return f"ended by {signal_name(-status)}"
+    return f"exited with status {status} without a result"
 
 
 def write_facts(report: Report, facts: dict[str, Any]) -> None:
@@ -109,14 +197,14 @@ def write_times(report: Report, ranks: int, options: argparse.Namespace) -> None
         f"times of a call on a float32 vector, shares 1 : 2 : ..., {ranks} ranks: median of "
         f"{CALLS}, each on its slowest rank, from the call to the end of its stream"
     )
-    for operator in OPERATORS:
+    for operator in TIMED:
         for size, size_bytes in SIZES.items():
             name = f"{operator}, {size}"
             if options.only not in name:
                 continue
             arguments = [operator, "--ranks", str(ranks), "--size", str(size_bytes)]
             arguments += ["--seconds", str(options.seconds)]
-            found = run_part("timing", arguments, options.seconds + _GRACE_S)
+            found = run_part("checks", arguments, options.seconds + _GRACE_S)
             text = f"{found['median_s'] * 1e6:.1f} us" if "median_s" in found else ""
             _add(report, name, found, text)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from collops.npu_check.child import tell
-
+# Begins the line in which a part prints what it has found; torch_npu prints lines, too.
+MARK = "collops-npu-check "
 LIBRARIES = ("libascendcl.so", "libhccl.so", "libopapi.so")
 DRIVER = Path("/usr/local/Ascend/driver/version.info")
 # Below ASCEND_HOME_PATH or ASCEND_TOOLKIT_HOME; the first has several names by release.
@@ -19,6 +20,11 @@ PACKAGES = ("collops", "torch", "torch_npu", "numpy")
 # Only tests/npu/sim has it.
 _SIMULATION = "SimHoldStream"
 _HIDDEN = re.compile("KEY|TOKEN|SECRET|PASSW")
+
+
+def tell(found: dict[str, Any]) -> None:
+    """Prints what a part of the check has found."""
+    print(MARK + json.dumps(found), flush=True)
 
 
 def main() -> None:

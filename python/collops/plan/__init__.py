@@ -1,6 +1,5 @@
 """Predicts the cost of a call on hosts that need not exist: ``collops plan``.
 
-``prediction`` asks the core to simulate the call's schedule, ``costs`` has what hosts and network
-cost, ``calibration`` finds it from rows of the bench, ``limits`` lists the limits, and
-``command`` reads the options and prints. No rank is started.
+``prediction`` asks the core to simulate the call's schedule with the costs of hosts and network,
+which ``calibration`` finds from rows of the bench. No rank is started.
 """

@@ -16,8 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from collops.plan.costs import ASSUMED, Costs
-from collops.plan.prediction import GATHER, REDUCE, Call, blocks, predict
+from collops.plan.prediction import ASSUMED, GATHER, REDUCE, Call, Costs, blocks, predict
 
 _OPS = {"all_gather_v": GATHER, "reduce_scatter_v": REDUCE}
 _DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}

@@ -10,10 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from collops.bench.tables import table
-from collops.plan.costs import Costs
-from collops.plan.limits import THIS_VERSION, Limit, descriptors, growth, host_bytes, limits
-from collops.plan.prediction import Call, Prediction, total_bytes
+from collops.plan.prediction import (
+    THIS_VERSION,
+    Call,
+    Costs,
+    Limit,
+    Prediction,
+    descriptors,
+    growth,
+    host_bytes,
+    limits,
+    total_bytes,
+)
+from collops.terminal.tables import markdown_table
 
 # Label and figure of each line of the table of hosts.
 _FIGURES = (
@@ -55,13 +64,16 @@ def host_tables(call: Call, names: Sequence[str], found: Prediction) -> str:
         if not any(values):
             continue
         rows.append([label, *spread(values), names[found.most(name)]])
-    figures = table(("per host", "least", "median", "most", "host with most"), rows)
+    figures = markdown_table(("per host", "least", "median", "most", "host with most"), rows)
     lines = [f"predicted: {found.time_us:,.1f} us; bottleneck: {by}", "", figures]
     links = _links(found)
     if links.size:
         _, row, column = _worst_link(found)
         cells = [["bytes", *spread(links.tolist()), f"{names[row]} to {names[column]}"]]
-        lines += ["", table(("per link", "least", "median", "most", "link with most"), cells)]
+        lines += [
+            "",
+            markdown_table(("per link", "least", "median", "most", "link with most"), cells),
+        ]
     return "\n".join(lines)
 
 
@@ -80,7 +92,7 @@ def limit_table(call: Call, every: Sequence[Limit]) -> str:
     said = f"Limits exceeded: {', '.join(over)}." if over else "No limit is exceeded."
     if any(limit.part > 1 and limit.source == THIS_VERSION for limit in every):
         said += " This version refuses such a group."
-    return f"{table(head, rows)}\n{said}"
+    return f"{markdown_table(head, rows)}\n{said}"
 
 
 def scale_table(every: Sequence[tuple[Call, Prediction]]) -> str:
@@ -108,7 +120,7 @@ def scale_table(every: Sequence[tuple[Call, Prediction]]) -> str:
                 found.bound(found.most("time_us")),
             ]
         )
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def as_object(

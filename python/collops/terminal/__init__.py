@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import TextIO
 
 _COLORS: Mapping[str, str] = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 _WIDTH = 30

@@ -7,10 +7,8 @@ import errno
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Any, TextIO
 
 _STANDARD = (0, 1, 2)
 _NOBODY_READS = (errno.EPIPE, errno.EIO)  # EIO: a terminal that has gone

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from collops.atb.param import CommMode
-from collops.testing.errors import RankErrors
-from collops.testing.run import run_ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collops.testing.run import RankErrors, run_ranks
 
 _ADDED = ("rank_size", "comm_mode")
 

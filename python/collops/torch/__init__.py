@@ -25,12 +25,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from collops.errors import nearest
 from collops.torch.async_tp.enable import disable_async_tp, enable_async_tp
-from collops.torch.async_tp.fused_patterns import fused_patterns
+from collops.torch.async_tp.fused_products import fused_patterns
 from collops.torch.async_tp.symmetric_operators import register as register_symmetric_operators
 from collops.torch.collective_calls import register_gather_into
-from collops.torch.devices.batches import register as register_batches
-from collops.torch.group import Group, last_calls
+from collops.torch.group import Group, last_calls, register_batches
 from collops.torch.operators import (
     all_gather_matmul,
     all_gather_matmul_reduce_scatter,
@@ -61,11 +61,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    from difflib import get_close_matches
-
     text = f"module 'collops.torch' has no attribute {name!r}"
-    near = [] if name.startswith("_") else get_close_matches(name.lower(), __all__, 1, 0.8)
-    hint = f"; did you mean collops.torch.{near[0]}?" if near else ""
+    near = "" if name.startswith("_") else nearest(name.lower(), __all__, 0.8)
+    hint = f"; did you mean collops.torch.{near}?" if near else ""
     raise AttributeError(text + hint, name=name)
 
 

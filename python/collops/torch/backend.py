@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from torch._C import _distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
@@ -17,9 +18,6 @@ from collops.torch.group import Group
 from collops.torch.hooks import check_for_nan
 from collops.torch.identity import refuse_reconfigure
 from collops.torch.meeting import meet
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 _LISTENS = "0A"  # a state in /proc/net/tcp
 _VARIABLE = "COLLOPS_TIMEOUT_S"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -11,17 +12,15 @@ import torch
 from torch._C import _distributed_c10d
 
 from collops.errors import ErrorCode, raise_status, status_error
-from collops.torch.call_log import CallLog
-from collops.torch.futures import Futures
 from collops.torch.graph_breaks import break_graphs
-from collops.torch.memory import Staging, Target
+from collops.torch.memory import Target
 from collops.torch.reductions import Reduction, reduction_of
-from collops.torch.works import EndedWork, Several, StartedWork
+from collops.torch.window_pool import WindowPool
+from collops.torch.works import Caller, CallLog, EndedWork, Futures, Several, StartedWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from collops.collectives.communicator import Communicator
+
 
 _NONE = timedelta(0)
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -175,7 +174,7 @@ def refuse(comm: Communicator, operation: str, code: int, message: str) -> NoRet
     raise error
 
 
-class Calls:
+class Calls(Caller):
     """What all calls of a group share. Any thread may make one; their order is the program's.
 
     Attributes:
@@ -192,7 +191,7 @@ class Calls:
         self._rank, self._size = communicator.rank, communicator.size
         self.log = CallLog(communicator.rank, name)
         self.futures = Futures()
-        self._staging = Staging(communicator)
+        self._windows = WindowPool(communicator)
         self._coalesced: list[Any] | None = None
         self._began = False
         self.lock = threading.RLock()  # held while a call begins
@@ -202,6 +201,10 @@ class Calls:
     def _device_calls(self, args: Any) -> Any:
         """The object that makes a call with these arguments on an NPU or a GPU, or None."""
         return None
+
+    def _scratch(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        """Flat memory for the tensors of a list, or for a result that is copied afterwards."""
+        return self._windows.scratch(elements, dtype)
 
     def _reduction(self, call: str, op: Any, dtype: torch.dtype) -> Reduction:
         """How the communicator makes a reduction of torch's."""
@@ -310,7 +313,7 @@ class Calls:
 
     def _apart(self, own: Target) -> Target:
         """Other memory for a result that would overwrite the input."""
-        packed = self._staging.empty(own.memory.numel(), own.memory.dtype).view(own.memory.shape)
+        packed = self._scratch(own.memory.numel(), own.memory.dtype).view(own.memory.shape)
 
         def bring() -> None:
             own.memory.copy_(packed)

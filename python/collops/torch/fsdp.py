@@ -9,6 +9,7 @@ from step to step.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -23,8 +24,6 @@ from collops.torch.collective_calls import all_gather_single, reduce_scatter_sin
 from collops.torch.group import Group
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from collops.torch.window_pool import WindowPool
 
 _PREMUL_SUM = dist.ReduceOp.RedOpType.PREMUL_SUM

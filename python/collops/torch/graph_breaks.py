@@ -6,17 +6,15 @@ microseconds longer, and it imports the compiler, which takes seconds. Here func
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 # Private in 2.11 to 2.15; the compiler's own disable() and skip_code() are made of these.
 from torch._C._dynamo import eval_frame
 from torch._library import opaque_object
 from torch.distributed import ProcessGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _T = TypeVar("_T")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +14,19 @@ from torch.distributed import PrefixStore, ProcessGroup
 from collops.core import act_in_words
 from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import Calls
-from collops.torch.collective_calls import CollectiveCalls
+from collops.torch.collective_calls import CollectiveCalls, MessageCalls, RootedCalls
 from collops.torch.devices.calls import DeviceCalls
 from collops.torch.devices.kinds import KINDS, Kind, first_tensor, kind_of, may_be_used
 from collops.torch.graph_breaks import break_graphs, register_group
 from collops.torch.hooks import Hooks
 from collops.torch.identity import Identity
 from collops.torch.meeting import meet
-from collops.torch.message_calls import MessageCalls
-from collops.torch.rooted_calls import RootedCalls
 from collops.torch.window_pool import WindowPool
 from collops.torch.works import Several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from collops.collectives.communicator import Communicator
+
 
 _CPU = torch.device("cpu")
 
@@ -56,7 +55,6 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         Identity.__init__(self, store, name)
         self._splits = 0
         self._of_devices: dict[str, DeviceCalls] = {}  # by the kind
-        self._windows = WindowPool(communicator)
         self.hooks = Hooks()
 
     @property
@@ -278,3 +276,39 @@ def last_calls(group: Group | None = None) -> list[str]:
             f"last_calls: the group must be one of collops, got {type(found).__name__}",
         )
     return found.log.lines()
+
+
+def register_batches() -> None:
+    """Puts the function in front of torch's, once for the process."""
+    torchs = dist.batch_isend_irecv
+    if not hasattr(torchs, "_collops"):
+        batched = _batched(torchs)
+        batched._collops = True  # type: ignore[attr-defined]
+        dist.batch_isend_irecv = dist.distributed_c10d.batch_isend_irecv = batched
+
+
+def _batched(torchs: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(torchs)
+    def batch_isend_irecv(p2p_op_list: Sequence[Any]) -> Any:
+        group = _group_of_messages(p2p_op_list)
+        if group is None:
+            return torchs(p2p_op_list)
+        dist.distributed_c10d._check_p2p_op_list(p2p_op_list)
+        names = ["isend" if one.op is dist.isend else "irecv" for one in p2p_op_list]
+        tensors = [one.tensor for one in p2p_op_list]
+        return [group.batch_isend_irecv(names, tensors, [one.group_peer for one in p2p_op_list])]
+
+    return batch_isend_irecv
+
+
+def _group_of_messages(messages: Sequence[Any]) -> Group | None:
+    """The group, if the messages are of CUDA tensors and of a collops group, and have no tags.
+
+    A tag is refused where the message is started.
+    """
+    if not messages or not all(isinstance(one, dist.P2POp) for one in messages):
+        return None  # which torch refuses
+    if any(one.tag for one in messages) or not all(one.tensor.is_cuda for one in messages):
+        return None
+    group = messages[0].group or dist.group.WORLD
+    return group if isinstance(group, Group) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +19,6 @@ from collops.errors import ErrorCode, raise_status
 from collops.torch.graph_breaks import break_graphs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from collops.torch.calls import Calls
 
     Hook = Callable[[Any], object]

@@ -15,7 +15,7 @@ from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
-    from collops.torch.call_log import CallLog
+    from collops.torch.works import CallLog
 
 _CPU = torch.device("cpu")
 _BACKEND = "collops"

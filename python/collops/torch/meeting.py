@@ -9,6 +9,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from collops.errors import Error, ErrorCode, raise_status
 from collops.launch.init import init
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from collops.collectives.communicator import Communicator
 
 _MAX_NAME = 64  # characters of a group's name, which is for messages

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-import weakref
-from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.distributed.distributed_c10d import _coalescing_manager
 
-from collops.errors import Error, ErrorCode, raise_status
+from collops.errors import ErrorCode, raise_status
 from collops.torch.devices.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from collops.collectives.communicator import Communicator
-
     Empty = Callable[[int, torch.dtype], torch.Tensor]
 
 _PLAIN = frozenset(
@@ -48,8 +42,6 @@ _COALESCED = inspect.unwrap(_coalescing_manager).__code__
 _MOST_FRAMES = 16  # from here to one of these
 _FRAMES_TO_OPERATOR = 5
 _PAIRS = "_collops_pairs"
-# Below it malloc has memory that was touched before; above, every call would fault in new pages.
-_LEAST_STAGED_BYTES = 128 << 10
 
 
 class Target(NamedTuple):
@@ -303,35 +295,3 @@ def _in_order(views: Sequence[torch.Tensor]) -> torch.Tensor | None:
     elements = (place - first.data_ptr()) // first.itemsize
     whole = torch.empty(0, dtype=first.dtype, device=first.device)
     return whole.set_(storage, first.storage_offset(), (elements,), (1,))
-
-
-class Staging:
-    """Memory of a group in which the tensors of a list lie one after the other.
-
-    Two windows, one for what a call reads and one for what it writes, are used again and again.
-    Each grows to less than twice its largest use. Calls that need more at a time get new memory.
-    """
-
-    def __init__(self, communicator: Communicator) -> None:
-        self._comm = communicator
-        # A window or None, which is still to be made. A deque takes windows back from any thread,
-        # also from the garbage collector.
-        self._spare: deque[Any] = deque([None, None])
-
-    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uninitialised elements, flat; the window is spare again once no tensor refers to it."""
-        used = elements * dtype.itemsize
-        if used < _LEAST_STAGED_BYTES or not self._spare:
-            return torch.empty(elements, dtype=dtype)
-        window = self._spare.pop()
-        if window is None or window.size < used:
-            window = None  # unmapped before the larger one is made
-            try:
-                window = self._comm.empty(1 << (used - 1).bit_length(), np.uint8)
-            except Error:  # no memory to share, or the group has ended, which the call will say
-                self._spare.append(None)
-                return torch.empty(elements, dtype=dtype)
-        # The storage of the tensor holds this view, and nothing else does.
-        view = window[:used]
-        weakref.finalize(view, self._spare.append, window).atexit = False
-        return torch.from_numpy(view).view(dtype)

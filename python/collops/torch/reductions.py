@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import ReduceOp
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.devices.kinds import kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _Kind = ReduceOp.RedOpType
 _NAMES = {

@@ -6,6 +6,8 @@ accepts. On a group of another backend they run on a collops group of the same r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -13,12 +15,9 @@ import torch.distributed as dist
 from collops.errors import ErrorCode
 from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
-from collops.torch.serving.siblings import collops_group
+from collops.torch.serving.rows import collops_group
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
-
     import torch
 
     from collops.torch.group import Group

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from collops.errors import Error
 from collops.torch.graph_breaks import break_graphs
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
 
 _PAGE = 4096  # bytes; a window has whole pages anyway
+# Below it malloc has memory that was touched before; above, every call would fault in new pages.
+_LEAST_SCRATCH_BYTES = 128 << 10
 
 
 @break_graphs
@@ -55,6 +58,8 @@ class WindowPool:
         # By bytes. A deque takes windows back from any thread, also in the middle of empty(), where
         # the garbage collector may run: no lock could be taken there.
         self._spare: defaultdict[int, deque[Any]] = defaultdict(deque)
+        # For what a call reads and what it writes; None is still to be made.
+        self._scratch: deque[Any] = deque([None, None])
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Uninitialised elements on a window of at most one page more.
@@ -82,7 +87,31 @@ class WindowPool:
             window = self._comm.empty(num_bytes, np.uint8)
             self.made += 1
             self.num_bytes += num_bytes
-        # The storage of the tensor holds this view, and nothing else does.
-        view = window[:used]
-        weakref.finalize(view, spare.append, window).atexit = False
-        return torch.from_numpy(view).view(dtype)
+        return _on_window(window, used, dtype, spare)
+
+    def scratch(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uninitialised elements for a call that lays the tensors of a list one after the other.
+
+        Two windows are used again and again, each of less than twice its largest use; small memory
+        and what is needed beside them is new, and on no window.
+        """
+        used = elements * dtype.itemsize
+        if used < _LEAST_SCRATCH_BYTES or not self._scratch:
+            return torch.empty(elements, dtype=dtype)
+        window = self._scratch.pop()
+        if window is None or window.size < used:
+            window = None  # unmapped before the larger one is made
+            try:
+                window = self._comm.empty(1 << (used - 1).bit_length(), np.uint8)
+            except Error:  # no memory to share, or the group has ended, which the call will say
+                self._scratch.append(None)
+                return torch.empty(elements, dtype=dtype)
+        return _on_window(window, used, dtype, self._scratch)
+
+
+def _on_window(window: Any, used: int, dtype: torch.dtype, spare: deque[Any]) -> torch.Tensor:
+    """A flat tensor on a window, which is spare again once no tensor refers to it."""
+    # The storage of the tensor holds this view, and nothing else does.
+    view = window[:used]
+    weakref.finalize(view, spare.append, window).atexit = False
+    return torch.from_numpy(view).view(dtype)

@@ -1,25 +1,169 @@
-"""What a call of a group returns: a torch.distributed.Work that has ended or is under way."""
+"""What a call returns, its Work and future, and what they need of its group: log and futures."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import queue
 import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._distributed_c10d import Work
 
+from collops.core import leave
+from collops.errors import Error, ErrorCode
 from collops.tensors import torch_mode
-from collops.torch.futures import alone
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import as_got
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from collops.collectives.started import StartedCall
-    from collops.torch.calls import Calls
+
+    Mode = Callable[[], AbstractContextManager[Any]]
+
+
+_KEPT = 16
+_IN_ERRORS = 5
+# Errors for which it matters what this rank has called before.
+_DISAGREEMENTS = (
+    ErrorCode.ERROR_TIMEOUT,
+    ErrorCode.ERROR_RANK_MISMATCH,
+    ErrorCode.ERROR_PEER_LOST,
+)
+_END_S = 2.0  # for the callbacks of a future whose call has ended
+
+
+class CallLog:
+    """The last calls of one rank of a group. Adding one takes less than a microsecond."""
+
+    def __init__(self, rank: int, group: str) -> None:
+        self.count = 0
+        self._rank = rank
+        self._group = group
+        self._calls: deque[tuple[int, str, Any, Any]] = deque(maxlen=_KEPT)
+
+    def add(self, name: str, tensors: Sequence[Any]) -> None:
+        """Notes a call that begins or is started."""
+        self.count += 1
+        x = tensors[0] if tensors else None
+        entry = (None, None) if x is None else (x.shape, x.dtype)
+        self._calls.append((self.count, name, *entry))
+
+    def lines(self) -> list[str]:
+        """The calls, the last one at the end, such as ``"17 all_reduce [4, 3] float32"``."""
+        return [
+            f"{number} {name}" + ("" if shape is None else f" {list(shape)} {str(dtype)[6:]}")
+            for number, name, shape, dtype in list(self._calls)  # another thread may add one
+        ]
+
+    def explain(self, error: BaseException) -> None:
+        """Adds the last calls to the message of an error that other ranks have a part in."""
+        if not isinstance(error, Error) or error.code not in _DISAGREEMENTS:
+            return
+        told = vars(error).setdefault("groups_told", [])  # two threads may wait for one call
+        if self._group not in told:
+            told.append(self._group)
+            last = ", ".join(self.lines()[-_IN_ERRORS:])
+            where = f"rank {self._rank} in group {self._group!r}"
+            error.message += f"; the last calls of {where}: {last}"
+            error.args = (error.message,)
+
+
+class Futures:
+    """Completes futures when their calls have ended, in the order in which they were asked for.
+
+    The thread exists from the first future on; collective calls end in the order of their starts,
+    so that none waits here for one that comes later.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+        self.asked = False  # somebody has asked for a future
+        self._lock = threading.Lock()
+
+    def of(
+        self, wait: Callable[[], object], take: Callable[[], Any], mode: Mode
+    ) -> torch.futures.Future[Any]:
+        """A future that is done when `wait` returns or raises; its value is take()'s, or it raises.
+
+        `mode` sets torch's mode for its callbacks.
+        torch's C++ takes an exception that is set for a value, but not one that a callback raises.
+        """
+        self.asked = True
+        if self._ended or threading.current_thread() is self._thread:
+            return alone(wait, take, mode)  # a callback may wait for this future in that thread
+        raw: torch.futures.Future[Any] = torch.futures.Future()
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_complete, args=(self._work,), name="collops futures", daemon=True
+                )
+                _threads[self._thread] = self._work
+                self._thread.start()
+        future = raw.then(lambda _: take())
+        self._work.put((wait, raw, mode))
+        return future
+
+    def end(self) -> None:
+        """Ends the thread after the futures that were asked for."""
+        with self._lock:
+            self._ended = True
+            if self._thread is not None:
+                self._work.put(None)
+                self._thread = None
+
+
+class Caller:
+    """What a Work needs of the group that made its call."""
+
+    log: CallLog
+    futures: Futures
+
+
+def alone(
+    wait: Callable[[], object], take: Callable[[], Any], mode: Mode
+) -> torch.futures.Future[Any]:
+    """As Futures.of(), in a thread of its own: a message may wait for any other call."""
+    futures = Futures()
+    future = futures.of(wait, take, mode)
+    futures.end()
+    return future
+
+
+def _complete(work: queue.SimpleQueue[Any]) -> None:
+    try:
+        while (asked := work.get()) is not None:
+            wait, raw, mode = asked
+            with contextlib.suppress(BaseException):  # take() raises it
+                wait()
+            with mode():
+                raw.set_result(None)
+            del asked, wait, raw, mode  # they hold tensors
+    finally:
+        _threads.pop(threading.current_thread(), None)
+
+
+# The threads that complete futures, and what they are asked.
+_threads: dict[threading.Thread, queue.SimpleQueue[Any]] = {}
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Ends the threads: one that came back into torch's C++ afterwards would end the process."""
+    alive = [(thread, work) for thread, work in list(_threads.items()) if thread.is_alive()]
+    if alive:
+        leave()  # so that no thread waits for a call
+    for thread, work in alive:
+        work.put(None)
+        thread.join(_END_S)
+
 
 _NO_TIMEOUT = timedelta(0)
 
@@ -66,7 +210,7 @@ class _Running(Work):
     (inference_mode, no_grad), whichever thread runs them.
     """
 
-    def __init__(self, tensors: Sequence[torch.Tensor], group: Calls, make_future: Any) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor], group: Caller, make_future: Any) -> None:
         super().__init__()
         self.tensors = tensors
         self._group = group
@@ -136,7 +280,7 @@ class StartedWork(_Running):
         self,
         call: StartedCall,
         tensors: Sequence[torch.Tensor],
-        group: Calls,
+        group: Caller,
         finish: Callable[[Any], None] | None = None,
         timeout_s: float | None = None,
     ) -> None:
@@ -172,7 +316,7 @@ class MessageWork(StartedWork):
         self,
         call: StartedCall,
         tensors: Sequence[torch.Tensor],
-        group: Calls,
+        group: Caller,
     ) -> None:
         super().__init__(call, tensors, group)
         self._make_future = alone
@@ -194,7 +338,7 @@ class MessageWork(StartedWork):
 class Several(_Running):
     """Several calls, which end together."""
 
-    def __init__(self, works: Sequence[Any], group: Calls) -> None:
+    def __init__(self, works: Sequence[Any], group: Caller) -> None:
         super().__init__([tensor for work in works for tensor in work.tensors], group, alone)
         self._works = works
 

@@ -6,14 +6,11 @@ Each rank writes a file of its own; ``collops trace merge`` joins them.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from collops.core import core
 from collops.errors import Error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["record", "start", "stop"]
 

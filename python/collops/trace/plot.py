@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.trace.calls import group_calls, rank_of
+from collops.trace.merge import group_calls, rank_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from collops.trace.merge import MergedTrace
-    from collops.trace.rank_file import Event
+    from collops.trace.merge import Event, MergedTrace
 
 _WAIT, _MOVE, _LATE = "#f2cf9c", "#4c78a8", "#c0392b"
 _HIGH = 0.6  # of a row

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collops.trace.calls import group_calls, missing_ranks, rank_of
+from collops.terminal.tables import aligned
+from collops.trace.merge import group_calls, missing_ranks, rank_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from collops.trace.calls import GroupCall
-    from collops.trace.merge import MergedTrace
+    from collops.trace.merge import GroupCall, MergedTrace
 
 
 @dataclass
@@ -91,16 +90,15 @@ def summary(trace: MergedTrace, most: int = 10) -> str:
     unfinished = [event for event in trace.events if event["args"].get("unfinished")]
     if unfinished:
         parts += ["", "Calls that had not ended at the end of the trace:"]
-        parts += _columns(
-            ["operator", "domain", "call", "rank", "since s"],
+        rows = [["operator", "domain", "call", "rank", "since s"]]
+        rows += [
             [
-                [
-                    *(event["name"], event["args"]["comm"], _number(event["args"])),
-                    *(str(rank_of(event)), f"{event['ts'] / 1e6:.3f}"),
-                ]
-                for event in unfinished
-            ],
-        )
+                *(event["name"], event["args"]["comm"], _number(event["args"])),
+                *(str(rank_of(event)), f"{event['ts'] / 1e6:.3f}"),
+            ]
+            for event in unfinished
+        ]
+        parts += aligned(rows, "<>", "  ")
     return "\n".join(parts)
 
 
@@ -110,42 +108,30 @@ def _number(args: dict[str, object]) -> str:
 
 
 def _latest(calls: Sequence[GroupCall]) -> list[str]:
-    head = ["operator", "domain", "call", "last rank", "later than the first", "total wait"]
-    rows = [
+    rows = [["operator", "domain", "call", "last rank", "later than the first", "total wait"]]
+    rows += [
         [
             *(call.name, call.comm, str(call.number or call.seq), str(call.last)),
             *(_ms(call.late_us), _ms(call.waited_us)),
         ]
         for call in calls
     ]
-    return _columns(head, rows)
+    return aligned(rows, "<>", "  ")
 
 
 def _shares(found: Sequence[RankShare]) -> list[str]:
-    head = ["rank", "calls", "time in calls", "of that waits", "times last", "others waited for it"]
     rows = [
+        ["rank", "calls", "time in calls", "of that waits", "times last", "others waited for it"]
+    ]
+    rows += [
         [
             *(str(share.rank), str(share.calls), _ms(share.in_calls_us), _ms(share.in_waits_us)),
             *(str(share.times_last), _ms(share.others_waited_us)),
         ]
         for share in found
     ]
-    return _columns(head, rows)
+    return aligned(rows, "<>", "  ")
 
 
 def _ms(us: float) -> str:
     return f"{us / 1e3:.3f} ms"
-
-
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of aligned columns, the first to the left."""
-    lines = [head, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    ]

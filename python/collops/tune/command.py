@@ -1,14 +1,16 @@
-"""``collops tune``: its options, and what it prints and writes."""
+"""``collops tune``: its options, the choice from measured times, and what it prints and writes."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from collops.bench.arguments import counts, threads
+from collops.bench.arguments import threads
 from collops.bench.collectives.points import PLAIN, CollectivePoint, size_text
 from collops.bench.collectives.skew import EVEN, share
 from collops.bench.launch import RanksFailedError, launch
@@ -17,10 +19,55 @@ from collops.bench.operators.all_reduce import ONE_STEP, TWO_STEPS, size_of
 from collops.bench.request import Request
 from collops.bench.shared_cores import load_average, shared_cores
 from collops.core import core, usable_cores
-from collops.errors import without_code
 from collops.terminal import Progress
-from collops.terminal.parser import Parser
-from collops.tune.threshold import Timed, choose
+from collops.terminal.arguments import Parser, counts, status_of_command
+from collops.terminal.tables import markdown_head, markdown_row
+
+# A size counts for at most this ratio of the times, however far apart they are: where the two ways
+# cross they differ by less, and a size that was disturbed must not outweigh its neighbours.
+_MOST_RATIO = 1.1
+_DIGITS = 9  # beyond which two sums are equal
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The times of both ways at one size, in microseconds."""
+
+    size: int  # bytes of a rank's vector
+    one_step_us: float
+    two_steps_us: float
+
+    @property
+    def gain(self) -> float:
+        """How much faster one step is, as a clipped logarithm; below 0: two steps are."""
+        most = math.log(_MOST_RATIO)
+        return max(-most, min(most, math.log(self.two_steps_us / self.one_step_us)))
+
+
+def choose(timed: Sequence[Timed], now: int) -> int:
+    """The largest size for one step, with which the measured calls gain most.
+
+    A threshold gains what one step gains at the sizes up to it, and what two steps gain at the
+    larger ones. It is 0 (never one step) or a measured size.
+
+    Args:
+        timed: the times; several of one size count alike.
+        now: the present threshold. It stays if nothing measured tells it from the best one, and of
+            several best ones the nearest to it is taken.
+
+    Example:
+        >>> table = [Timed(1024, 2, 3), Timed(4096, 4, 5), Timed(65536, 30, 20)]
+        >>> choose(table, now=65536), choose(table, now=5000)
+        (4096, 5000)
+    """
+    sizes = [0, *sorted({each.size for each in timed})]
+    gains = [
+        sum(each.gain if each.size <= size else -each.gain for each in timed) for size in sizes
+    ]
+    present = max(i for i, size in enumerate(sizes) if size <= now)
+    best = max(range(len(sizes)), key=lambda i: (round(gains[i], _DIGITS), -abs(i - present), -i))
+    return now if best == present else sizes[best]
+
 
 VARIABLE = "COLLOPS_TUNING"
 _PROGRAM = [sys.executable, "-m", "collops.tune.rank_program"]
@@ -30,7 +77,8 @@ _QUICK_SIZES = tuple(1 << bits for bits in (14, 16, 18, 20))
 _ROUNDS, _QUICK_ROUNDS = 80, 4
 _ITEM_BYTES = 4  # of float32
 _KEYS = ONE_STEP.key(PLAIN), TWO_STEPS.key(PLAIN)
-_COLUMNS = (("ranks", 5), ("size", 5), ("1 step us", 10), ("2 steps us", 10), ("faster", 15))
+_COLUMNS = {"ranks": 5, "size": 5, "1 step us": 10, "2 steps us": 10, "faster": 15}
+_WIDTHS = list(_COLUMNS.values())
 _DESCRIPTION = """
 Measures AllReduce on plain memory with the one-step and the two-step algorithm, in turn on the same
 ranks of this host, and chooses the sizes up to which one step is used: one size for 2 ranks, one
@@ -47,16 +95,10 @@ def main(arguments: Sequence[str]) -> int:
     """Measures and prints; 0: success, 1: ranks failed or results differ, 2: wrong arguments."""
     options = parser().parse_args(arguments)
     try:
-        return run(options)
-    except (ValueError, OSError) as problem:
-        print(f"collops tune: {without_code(problem)}", file=sys.stderr)
-        return 2
+        return status_of_command("collops tune", lambda: run(options))
     except RanksFailedError as problem:
         print(f"collops tune: the ranks failed:\n{problem}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("collops tune: interrupted", file=sys.stderr)
-        return 130
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,13 +117,12 @@ def run(options: argparse.Namespace) -> int:
     timed: dict[str, list[Timed]] = {}
     spreads: list[float] = []
     (cores, _), load = usable_cores(), load_average()
-    print(_line([name for name, _ in _COLUMNS]))
-    print(_line(["-" * (width - 1) + ":" for _, width in _COLUMNS]), flush=True)
+    print(markdown_head(list(_COLUMNS), _WIDTHS), flush=True)
     for row in _measured(options):
         found = Timed(row["bytes"], *(row["us"][key] for key in _KEYS))
         timed.setdefault(size_of(row["ranks"]), []).append(found)
         spreads += row["spreads"] if row["ranks"] <= cores else []
-        print(_line(_cells(row["ranks"], found)), flush=True)
+        print(markdown_row(_cells(row["ranks"], found), _WIDTHS), flush=True)
     chosen = {name: choose(every, table[name]) for name, every in timed.items()}
     line = f"{VARIABLE}={tuning_text(chosen)}"
     warning = shared_cores(load, spreads)
@@ -153,11 +194,6 @@ def _cells(ranks: int, timed: Timed) -> list[str]:
     name = ONE_STEP.name if one < two else TWO_STEPS.name
     faster = f"{name} by {max(one, two) / min(one, two):.2f}"
     return [str(ranks), size_text(timed.size), f"{one:.2f}", f"{two:.2f}", faster]
-
-
-def _line(cells: Sequence[str]) -> str:
-    padded = [cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
-    return f"| {' | '.join(padded)} |"
 
 
 def _crowded_ranks(ranks: Sequence[int], cores: int) -> str:

@@ -82,8 +82,8 @@ def _is_equal(outs: list[torch.Tensor], want: list[torch.Tensor]) -> bool:
 def _lists(rank: int) -> dict[str, Any]:
     """By call and layout: whether results are right, and the bytes brought in order elsewhere."""
     group, asked = default_group(), []
-    empty = group._staging.empty
-    group._staging.empty = lambda n, dtype: asked.append(n) or empty(n, dtype)
+    empty = group._scratch
+    group._scratch = lambda n, dtype: asked.append(n) or empty(n, dtype)
     told: dict[str, Any] = {}
     for name, make in CALLS.items():
         for lay in (_together, _apart):

@@ -15,7 +15,7 @@ import pytest
 
 from collops.bench.elements import Element, exact_density, fresh_memory
 from collops.bench.groups import share_rows
-from collops.bench.measure import interleave, own_slowest, together, typical_parts
+from collops.bench.measure import Variant, interleave, own_slowest, together, typical_parts
 from collops.bench.memory import added_bytes
 from collops.bench.operators import load
 from collops.bench.operators.linear_parallel.points import Groups, LinearPoint
@@ -23,9 +23,9 @@ from collops.bench.operators.linear_parallel.report import best, summary
 from collops.bench.operators.linear_parallel.variants import LinearVariants
 from collops.bench.peers.mpi_launcher import find_mpis
 from collops.bench.request import Request
-from collops.bench.tables import compared, point_table, table
-from collops.bench.variant import Variant
+from collops.bench.tables import compared, point_table
 from collops.core import core
+from collops.terminal.tables import markdown_table
 
 _MIB = 1 << 20
 LINEAR = load("linear_parallel")
@@ -231,7 +231,7 @@ def test_a_slow_product_is_left_out_with_a_note(seconds: float, names: list[str]
 
 
 def test_tables_are_aligned() -> None:
-    lines = table(["name", "ms"], [["a", "10.25"], ["longer", "1.5"]]).splitlines()
+    lines = markdown_table(["name", "ms"], [["a", "10.25"], ["longer", "1.5"]]).splitlines()
     assert lines[1] == "| ------ | ----: |"
     assert lines[2] == "| a      | 10.25 |"
     assert len({len(line) for line in lines}) == 1

@@ -20,12 +20,11 @@ import collops
 from collops.bench import command
 from collops.bench.arguments import parse
 from collops.bench.collectives.points import CollectivePoint
-from collops.bench.measure import interleave, num_rewrites, together, typical_parts
+from collops.bench.measure import Variant, interleave, num_rewrites, together, typical_parts
 from collops.bench.measured_point import MeasuredPoint
 from collops.bench.operators import OPERATORS, load
 from collops.bench.peers.installed import Peers
 from collops.bench.request import Request
-from collops.bench.variant import Variant
 from collops.cli import main
 from collops.testing import run_ranks
 from patience import patience

@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 
 import collops
-from collops.bench.arguments import counts, parse
+from collops.bench.arguments import parse
 from collops.bench.groups import share_rows
+from collops.bench.measure import Maker, Variant
 from collops.bench.measured_point import MeasuredPoint
 from collops.bench.operator import Operator, Row
 from collops.bench.peers.installed import Peers
 from collops.bench.plot import parts_of, save_plot
 from collops.bench.request import Point, Request
 from collops.bench.tables import compared, point_table
-from collops.bench.variant import Maker, Variant, Variants
+from collops.bench.variant import Variants
+from collops.terminal.arguments import counts
 from collops.testing import run_ranks
 
 COLUMNS = 5

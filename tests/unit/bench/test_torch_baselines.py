@@ -108,7 +108,7 @@ def test_a_torch_without_cuda_is_one_note(monkeypatch: pytest.MonkeyPatch) -> No
 
 def baseline() -> Any:
     pytest.importorskip("torch")
-    from collops.torch.bench import gpu_baseline
+    from collops.bench.torch import gpu_baseline
 
     return gpu_baseline
 

@@ -26,7 +26,7 @@ NOT_FOR_CONTROL = (
 )
 TORCH_FOLDER = "python/collops/torch/"
 # torch is also what the benchmarks compare with.
-TORCH_PEER = "python/collops/bench/peers/torch_calls.py"
+TORCH_PEERS = ("python/collops/bench/peers/torch_calls.py", "python/collops/bench/torch/")
 # Headers of vendors, by the one backend that may see them.
 VENDOR_HEADERS = {
     "cuda": r"cuda|cublas|cooperative_groups",
@@ -61,11 +61,11 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "collectives": TOP | {"atb"},
     "launch": TOP | {"atb", "collectives"},
     "testing": TOP | {"atb", "launch"},
-    # torch/bench launches ranks and prints tables as bench does.
-    "torch": TOP | {"collectives", "launch", "torch_backend", "bench", ""},
+    "torch": TOP | {"collectives", "launch", "torch_backend", ""},
     "torch_backend": {"torch", "errors"},
     "golden_run": TOP | {"launch", "golden", ""},
-    "bench": TOP | {"launch", "golden", ""},
+    # bench/torch times calls of collops.torch.
+    "bench": TOP | {"launch", "golden", "torch", ""},
     # tune measures what bench measures, and chooses by it.
     "tune": TOP | {"bench", ""},
     # plan reads what bench writes, and takes its words.
@@ -185,10 +185,11 @@ def check_golden_room(path: str, text: str) -> list[str]:
     return problems + [f"{path} uses {name}: golden's imports are statements" for name in hidden]
 
 
-def package_imports(node: ast.AST) -> Iterator[str]:
-    """What a file of the package imports of it while it runs, such as launch.mail.post; "" is all.
+def package_imports(node: ast.AST, *, types: bool = False) -> Iterator[str]:
+    """What a file of the package imports of it, such as errors.nearest; "" is all.
 
-    A name's module may be the name without its last part.
+    That is while it runs, with `types` also for types alone. A name's module may be the name
+    without its last part.
     """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
@@ -202,10 +203,10 @@ def package_imports(node: ast.AST) -> Iterator[str]:
             for name in names
             if name.startswith(".") or name.partition(".")[0] == "collops"
         )
-        if isinstance(child, ast.If) and is_typing_guard(child):
+        if not types and isinstance(child, ast.If) and is_typing_guard(child):
             yield from (found for other in child.orelse for found in package_imports(other))
         else:
-            yield from package_imports(child)
+            yield from package_imports(child, types=types)
 
 
 def check_package_room(path: str, text: str) -> list[str]:
@@ -221,7 +222,7 @@ def check_package_room(path: str, text: str) -> list[str]:
 
 
 def package_graph(root: Path) -> dict[str, set[str]]:
-    """The modules that each module of the package imports while it runs."""
+    """The modules that each module of the package imports, for types alone included."""
     folder = root / "python" / "collops"
     texts = {
         ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(
@@ -231,7 +232,7 @@ def package_graph(root: Path) -> dict[str, set[str]]:
     }
     graph = {}
     for module, text in texts.items():
-        names = set(package_imports(ast.parse(text)))
+        names = set(package_imports(ast.parse(text), types=True))
         graph[module] = {name if name in texts else name.rpartition(".")[0] for name in names}
     return graph
 
@@ -250,7 +251,7 @@ def check_imports(path: str, text: str) -> list[str]:
             elif level > depth + 1:
                 problem = "golden stays inside its folder"
         elif (level, top) in {(0, "torch"), (0, "torch_npu")} and not path.startswith(
-            (TORCH_FOLDER, TORCH_PEER)
+            (TORCH_FOLDER, *TORCH_PEERS)
         ):
             problem = f"only {TORCH_FOLDER} imports torch (sys.modules may be looked at)"
         if problem is not None:

@@ -31,7 +31,7 @@ OPERATOR = Newest(
     r"\b(AllToAll|AllToAllParam|all_to_all|ALL_TO_ALL)\b",
     # How ATB's case files differ, where they do; a way in which the benchmarks move rows; a name of
     # torch.distributed.
-    r"golden/case_files/|python/collops/bench/peers/torch_calls\.py|python/collops/torch/",
+    r"golden/case_files/|python/collops/bench/peers/torch_calls\.py|python/collops/(bench/)?torch/",
 )
 BACKEND = Newest(
     "Add a backend",

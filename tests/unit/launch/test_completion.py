@@ -11,9 +11,8 @@ import forked_main
 import pytest
 
 from collops.cli import main
-from collops.cli.completion import every_parser
-from collops.cli.main import COMMANDS
-from collops.terminal.parser import subparsers
+from collops.cli.main import COMMANDS, every_parser
+from collops.terminal.arguments import subparsers
 from patience import patience
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import collops
 from collops.cli import main
-from collops.demo.outcome import Outcome, table
+from collops.demo.runs import Outcome, table
 
 OPERATORS = [
     "transformer layer",

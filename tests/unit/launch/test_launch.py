@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-from collops.launch import mail
-from collops.launch.processes import RankProcess, end_all, start, watch
+from collops.launch.processes import RankProcess, end_all, post, run_on_threads, start, watch
 from collops.launch.programs import Programs
-from collops.launch.threads import run_on_threads
 from patience import patience
 
 
@@ -26,7 +24,7 @@ def processes_of(work: Any, ranks: int) -> Iterator[list[RankProcess]]:
 
     def main(end: Any, rank: int) -> None:
         while (question := end.recv()) is not None:
-            mail.post(end.fileno(), work(rank, question))
+            post(end.fileno(), work(rank, question))
 
     processes: list[RankProcess] = []
     try:

@@ -11,7 +11,7 @@ import pytest
 import collops
 from collops.cli import main
 from collops.cli.run import one_host
-from collops.launch.own_job import FOREIGN
+from collops.launch.environment import FOREIGN
 from collops.launch.rank_table import make_rank_table
 from collops.testing import run_ranks
 from patience import patience

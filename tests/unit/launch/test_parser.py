@@ -7,7 +7,7 @@ import pytest
 
 from collops.cli import main
 from collops.cli.main import COMMANDS
-from collops.terminal.parser import Parser
+from collops.terminal.arguments import Parser
 
 
 @pytest.mark.parametrize(

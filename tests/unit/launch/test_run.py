@@ -15,7 +15,7 @@ import pytest
 
 from collops.cli.run import one_host, parse, this_host
 from collops.core import core
-from collops.launch.output import Prefixed
+from collops.launch.programs import Prefixed
 from collops.launch.rank_table import make_rank_table, read_rank_table
 from patience import patience
 

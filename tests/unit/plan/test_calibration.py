@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from collops.plan.calibration import Timed, calibrate, misfit, predicted_us, read_rows, timed
-from collops.plan.costs import ASSUMED, Costs
-from collops.plan.prediction import GATHER, REDUCE, Call, blocks, predict
+from collops.plan.prediction import ASSUMED, GATHER, REDUCE, Call, Costs, blocks, predict
 
 SIZES = tuple(1 << bits for bits in (10, 12, 14, 16, 18, 20, 22))
 # CPU is dear, and the network fast: as between namespaces of one machine.

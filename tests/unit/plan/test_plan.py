@@ -12,9 +12,17 @@ import pytest
 
 from collops.cli.main import main
 from collops.launch.rank_table import make_rank_table
-from collops.plan.costs import ASSUMED
-from collops.plan.limits import DESCRIPTORS, limits
-from collops.plan.prediction import GATHER, REDUCE, Call, Prediction, blocks, predict
+from collops.plan.prediction import (
+    ASSUMED,
+    DESCRIPTORS,
+    GATHER,
+    REDUCE,
+    Call,
+    Prediction,
+    blocks,
+    limits,
+    predict,
+)
 from collops.plan.report import size
 
 BASE = ["plan", "--op", "all_gatherv", "--bytes", "1m"]

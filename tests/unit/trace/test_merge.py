@@ -10,8 +10,7 @@ import pytest
 
 import collops
 from collops.cli import main
-from collops.trace.calls import group_calls, missing_ranks
-from collops.trace.merge import merge
+from collops.trace.merge import group_calls, merge, missing_ranks
 from collops.trace.summary import latest, shares, summary
 
 BOOT_US = 1e9  # when the first host's clock was 0, in real time

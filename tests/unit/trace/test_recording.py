@@ -18,8 +18,7 @@ import collops
 from collops import trace
 from collops.cli import main
 from collops.testing import RankErrors, run_ranks
-from collops.trace.calls import group_calls, rank_of
-from collops.trace.merge import MergedTrace, merge
+from collops.trace.merge import MergedTrace, group_calls, merge, rank_of
 from patience import patience
 
 LATE_S = patience(0.3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collops.tune.threshold import Timed, choose
+from collops.tune.command import Timed, choose
 
 SIZES = tuple(1 << bits for bits in range(10, 22))
 K = 1 << 10

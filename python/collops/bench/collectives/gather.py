@@ -11,7 +11,7 @@ from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
-from collops.bench.variant import Step
+from collops.bench.measure import Step
 
 
 class GatherVariants(CollectiveVariants):

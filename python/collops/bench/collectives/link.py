@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from collops.bench.collectives.report import EXCHANGE, IPERF, LATENCY, ONE_WAY
+from collops.bench.measure import Maker, Variant
 from collops.bench.peers.link_programs import Link, LinkProgram, iperf3, ucx_perftest
-from collops.bench.variant import Maker, Variant, Variants
+from collops.bench.variant import Variants
 
 
 def link_variants(own: Variants, block_bytes: int) -> Iterator[tuple[str, Maker]]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from collops.bench.arguments import count, counts, words
 from collops.bench.collectives.skew import EVEN, WORDS, share, skews
 from collops.bench.elements import NAMES
 from collops.bench.request import Point
+from collops.terminal.arguments import count, counts, words
 
 SIZES = (1 << 10, 64 << 10, 1 << 20, 16 << 20)
 QUICK_SIZES = (1 << 10, 64 << 10)

@@ -7,6 +7,7 @@ from collops.bench.collectives.flag import NEAR_US
 from collops.bench.collectives.points import PLAIN, WINDOW
 from collops.bench.operator import Row
 from collops.bench.tables import machine_text, number
+from collops.terminal.tables import markdown_head, markdown_row
 
 LIMIT = "limit"
 # What loads the link between hosts with bytes of its own. LATENCY is the time of one message.
@@ -67,15 +68,17 @@ def head(title: str, row: Row) -> str:
     said = f"Backend {row['backend']}; {machine_text(row)}; bandwidths in GB/s{clock}."
     if algorithms := row.get("algorithms"):
         said += f"\n\n{row['bench']}: {algorithms}"
-    columns = _columns(row)
-    names = _line([name for name, _ in columns], columns)
-    rule = _line(["-" * (width - 1) + ":" for _, width in columns], columns)
-    return f"### {title}, {row['placement']}{mpi}\n\n{said}\n\n{names}\n{rule}"
+    names, widths = zip(*_columns(row), strict=True)
+    return f"### {title}, {row['placement']}{mpi}\n\n{said}\n\n{markdown_head(names, widths)}"
 
 
 def lines(rows: list[Row]) -> list[str]:
     """A line for each variant of a point; the limit is a column of the others."""
-    return [_line(_cells(row), _columns(row)) for row in rows if row["column"] != LIMIT]
+    return [
+        markdown_row(_cells(row), [width for _, width in _columns(row)])
+        for row in rows
+        if row["column"] != LIMIT
+    ]
 
 
 def foot(points: list[list[Row]]) -> str:
@@ -111,8 +114,3 @@ def _cells(row: Row) -> list[str]:
         "-" if wrong is None else "WRONG" if wrong else "ok",
         place_text(row["flag_us"]),
     ]
-
-
-def _line(cells: list[str], columns: list[tuple[str, int]]) -> str:
-    padded = [cell.rjust(width) for cell, (_, width) in zip(cells, columns, strict=True)]
-    return f"| {' | '.join(padded)} |"

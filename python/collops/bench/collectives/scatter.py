@@ -9,7 +9,7 @@ from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
-from collops.bench.variant import Step
+from collops.bench.measure import Step
 
 
 class ScatterVariants(CollectiveVariants):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from collops.bench.arguments import counts
 from collops.bench.groups import share_rows
+from collops.terminal.arguments import counts
 
 EVEN, ONE_OWNER, ZEROS = "even", "one-owner", "zeros"
 WORDS = f"{EVEN}, {ONE_OWNER}, {ZEROS} or shares such as 3:5"

@@ -17,7 +17,8 @@ from collops.bench.collectives.points import PLAIN, WINDOW, CollectivePoint
 from collops.bench.collectives.report import LIMIT
 from collops.bench.elements import Bits, Element
 from collops.bench.groups import Group
-from collops.bench.variant import Maker, Run, Step, Variant, Variants
+from collops.bench.measure import Maker, Run, Step, Variant
+from collops.bench.variant import Variants
 
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 # Key and label of a variant of another library, and its function: x and result in, steps out.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collops.bench.collectives.report import LIMIT
-from collops.bench.variant import Variant
+from collops.bench.measure import Variant
 
 if TYPE_CHECKING:
     from collops.bench.collectives.variants import CollectiveVariants

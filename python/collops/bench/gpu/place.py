@@ -16,14 +16,15 @@ from collops.bench.gpu.ceiling import copy_ceiling
 from collops.bench.gpu.element import DeviceElement
 from collops.bench.measure import END, MOST_PARTS, PARTS, WARM_UP, Times, orders
 from collops.bench.peers import NCCL
-from collops.bench.place import Meet, Place, Rewrite, Rounds
+from collops.bench.variant import Meet, Place, Rewrite, Rounds
 from collops.core import core
 
 if TYPE_CHECKING:
     from collops.bench.collectives.variants import CollectiveVariants
+    from collops.bench.measure import Maker, Run, Variant
     from collops.bench.operator import Operator
     from collops.bench.request import OnGpu
-    from collops.bench.variant import Maker, Run, Variant, Variants
+    from collops.bench.variant import Variants
 
 # Buffers of all ranks together are this many times as large as the L2, up to so many of each.
 _TIMES_L2, _MOST_TURNS = 2, 16

@@ -19,7 +19,7 @@ from collops.bench.operators import load
 from collops.bench.peers.installed import Peers
 from collops.bench.request import Request
 from collops.launch.init import thread_rank
-from collops.launch.threads import run_on_threads
+from collops.launch.processes import run_on_threads
 
 _MOST_S, _GRACE_S = 3600.0, 20.0
 

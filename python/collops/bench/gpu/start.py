@@ -6,7 +6,7 @@ import os
 import sys
 
 from collops.bench.launch import DROPPED
-from collops.launch.own_job import own_environment
+from collops.launch.environment import own_environment
 from collops.launch.processes import new_job_id
 
 RANK_PROGRAM = [sys.executable, "-m", "collops.bench.gpu.rank_program"]

@@ -20,9 +20,9 @@ from collops.bench.measure import milliseconds_of
 from collops.bench.operator import Row
 from collops.bench.peers import TORCH_NCCL, TORCH_SYMM
 from collops.bench.request import OnGpu, Point, Request
-from collops.launch.own_job import own_environment
+from collops.launch.environment import own_environment
 
-_PROGRAM = [sys.executable, "-m", "collops.torch.bench.gpu_baseline"]
+_PROGRAM = [sys.executable, "-m", "collops.bench.torch.gpu_baseline"]
 _LABELS = {
     TORCH_NCCL: "torch.distributed, NCCL, processes",
     TORCH_SYMM: "torch symm_mem, processes",

@@ -11,7 +11,7 @@ from collops.bench.collectives.collective import collective
 from collops.bench.collectives.gather import GatherVariants
 from collops.bench.collectives.points import Kind
 from collops.bench.elements import Bits
-from collops.bench.variant import Run
+from collops.bench.measure import Run
 
 
 class AllGatherVVariants(GatherVariants):

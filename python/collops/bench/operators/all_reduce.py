@@ -12,7 +12,7 @@ from collops.bench.collectives.limit import Part
 from collops.bench.collectives.points import Kind
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
-from collops.bench.variant import Run, Step
+from collops.bench.measure import Run, Step
 from collops.core import core
 
 # The sizes of the core's table up to which AllReduce takes one step: of 2 ranks, and of more.

@@ -10,7 +10,7 @@ from collops.bench.collectives.exchange import ExchangeVariants
 from collops.bench.collectives.points import Kind
 from collops.bench.collectives.variants import Calls
 from collops.bench.elements import Bits
-from collops.bench.variant import Run
+from collops.bench.measure import Run
 
 
 class AllToAllVariants(ExchangeVariants):

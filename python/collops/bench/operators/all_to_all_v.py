@@ -9,7 +9,7 @@ from collops.bench.collectives.collective import collective
 from collops.bench.collectives.exchange import ExchangeVariants
 from collops.bench.collectives.points import Kind
 from collops.bench.elements import Bits
-from collops.bench.variant import Run
+from collops.bench.measure import Run
 
 
 class AllToAllVVariants(ExchangeVariants):

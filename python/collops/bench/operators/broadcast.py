@@ -11,7 +11,7 @@ from collops.bench.collectives.limit import Part
 from collops.bench.collectives.points import Kind
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
-from collops.bench.variant import Run
+from collops.bench.measure import Run
 
 _ROOT = 0
 

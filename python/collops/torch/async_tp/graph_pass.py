@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.fx_passes.post_grad import stable_topological_sort
 
-from collops.torch.async_tp.fused_patterns import FusedPatterns, count
-from collops.torch.async_tp.gathered_products import fuse_gathered_products
-from collops.torch.async_tp.scattered_products import fuse_scattered_products
-from collops.torch.async_tp.uneven_products import fuse_uneven_gathers, fuse_uneven_scatters
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+from collops.torch.async_tp.fused_products import (
+    FusedPatterns,
+    count,
+    fuse_gathered_products,
+    fuse_scattered_products,
+    fuse_uneven_gathers,
+    fuse_uneven_scatters,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,15 +16,13 @@ import torch.distributed as dist
 from torch import library as torch_library
 
 from collops.errors import ErrorCode
-from collops.torch.async_tp.groups import group_of
+from collops.torch.async_tp.enable import group_of
 from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.group import Group
 from collops.torch.reductions import averages_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from collops.collectives.communicator import Communicator
 
 # Types that the core multiplies; others are gathered or scattered, and multiplied by torch.

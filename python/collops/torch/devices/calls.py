@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -9,21 +10,15 @@ import torch
 from collops.collectives.messages import RecvFrom, SendTo
 from collops.errors import ErrorCode, raise_status, status_error
 from collops.tensors import torch_mode
-from collops.torch.collective_calls import CollectiveCalls
-from collops.torch.devices.streams import DeviceStreams
-from collops.torch.devices.works import BatchedWork, QueuedSeveral, QueuedWork
+from collops.torch.collective_calls import CollectiveCalls, MessageCalls, RootedCalls
+from collops.torch.devices.streams import BatchedWork, DeviceStreams, QueuedSeveral, QueuedWork
 from collops.torch.memory import as_passed, source, target
-from collops.torch.message_calls import MessageCalls
 from collops.torch.reductions import Reduction, reduction_of
-from collops.torch.rooted_calls import RootedCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from collops.collectives.communicator import Communicator
-    from collops.torch.call_log import CallLog
     from collops.torch.devices.kinds import Kind
-    from collops.torch.futures import Mode
+    from collops.torch.works import CallLog, Mode
 
 
 class _Queued(NamedTuple):
@@ -46,17 +41,6 @@ def _lose(batch: list[_Queued], error: Exception) -> None:
                 one.work.lose(error)
 
 
-class DeviceMemory:
-    """New memory of a device; torch's allocator has it from earlier calls."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uninitialised elements, flat."""
-        return torch.empty(elements, dtype=dtype, device=self._device)
-
-
 class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
     """The calls of a group whose tensors are on a device. Each is put on a stream and returns.
 
@@ -70,7 +54,6 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         self.log = log  # the group's: one order of calls
         device = torch.device(kind.name, kind.module.current_device())
         self.streams = DeviceStreams(device)
-        self._staging: Any = DeviceMemory(device)
         self._messages: list[_Queued] | None = None  # of the batch that is being made
 
     def _move(
@@ -106,6 +89,10 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         except Exception as error:
             self.log.explain(error)
             raise
+
+    def _scratch(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        # New memory, which torch's allocator has from earlier calls.
+        return torch.empty(elements, dtype=dtype, device=self.streams.device)
 
     def _reduction(self, call: str, op: Any, dtype: torch.dtype) -> Reduction:
         """Without an average the sum is divided by the number of ranks on the stream."""

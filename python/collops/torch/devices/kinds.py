@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import torch
 
 from collops.core import core
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 class Kind(NamedTuple):

@@ -1,12 +1,11 @@
 """Operators that torch.compile keeps and autograd goes through: ``torch.ops.collops``.
 
-Importing this module registers them: schemas and calls (definitions), shapes (fakes), gradients.
+Importing this module registers them.
 """
 
 from __future__ import annotations
 
-from collops.torch.operators import fakes, gradients
-from collops.torch.operators.order import keep_order
+from collops.torch.operators import product_operators, row_operators
 from collops.torch.operators.products import (
     all_gather_matmul,
     all_gather_matmul_reduce_scatter,
@@ -15,17 +14,15 @@ from collops.torch.operators.products import (
 )
 from collops.torch.operators.rows import all_gatherv, all_reduce, all_to_allv, reduce_scatterv
 
-keep_order()
-
 __all__ = [
     "all_gather_matmul",
     "all_gather_matmul_reduce_scatter",
     "all_gatherv",
     "all_reduce",
     "all_to_allv",
-    "fakes",
-    "gradients",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
+    "product_operators",
     "reduce_scatterv",
+    "row_operators",
 ]

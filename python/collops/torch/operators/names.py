@@ -1,4 +1,4 @@
-"""Groups by name: an operator's schema takes a name, as those of torch do."""
+"""Groups by name, as a schema takes them, and their communicators for an operator's call."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.distributed.distributed_c10d import _resolve_process_group
 
 from collops.collectives.communicator import Communicator, communicator_named
 from collops.errors import ErrorCode, raise_status
+from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.group import Group
 
@@ -97,4 +98,17 @@ def _group_named(name: str) -> Any:
         raise_status(
             ErrorCode.ERROR_INVALID_PARAM,
             f"there is no group named {name!r}: it was not made in this process, or is destroyed",
+        )
+
+
+def check_no_gradients(name: str, group: str, *tensors: torch.Tensor | None) -> None:
+    """Refuses a call with `out` through which gradients would have to pass, as torch does."""
+    given = [x for x in tensors if x is not None]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
+        refuse(
+            communicator_of(group, given[0].device),
+            name,
+            ErrorCode.ERROR_UNSUPPORTED,
+            f"{name}: gradients do not pass a call with out=: leave it out, pass .detach(), or "
+            "call under torch.no_grad()",
         )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 from collops.collectives.reductions import reduction_name
-from collops.torch.operators.names import AnyGroup, name_of
-from collops.torch.operators.outputs import check_no_gradients
+from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from collops.tensor_types import ReduceOp
 
 _ops = torch.ops.collops

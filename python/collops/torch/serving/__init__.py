@@ -6,8 +6,8 @@ it. These classes give their communicators the two calls on collops.
 
 from __future__ import annotations
 
+from collops.torch.serving.rows import collops_group
 from collops.torch.serving.sglang import SglangCollectives, SglangCommunicator
-from collops.torch.serving.siblings import collops_group
 from collops.torch.serving.vllm import VllmCollectives
 
 __all__ = ["SglangCollectives", "SglangCommunicator", "VllmCollectives", "collops_group"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,9 @@ from collops.errors import ErrorCode, raise_status
 from collops.torch.devices.kinds import KINDS
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.reductions import reduction_of
-from collops.torch.serving.rows import gather_list, gather_rows, scatter_rows
-from collops.torch.serving.siblings import collops_group
+from collops.torch.serving.rows import collops_group, gather_list, gather_rows, scatter_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
     from collops.torch.group import Group
 
 

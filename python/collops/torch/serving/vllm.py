@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,9 @@ import torch
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.graph_breaks import break_graphs
-from collops.torch.serving.rows import gather_list, gather_rows, scatter_rows
-from collops.torch.serving.siblings import collops_group
+from collops.torch.serving.rows import collops_group, gather_list, gather_rows, scatter_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from collops.torch.group import Group
 
 

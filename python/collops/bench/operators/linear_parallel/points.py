@@ -6,9 +6,9 @@ import argparse
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from collops.bench.arguments import count, counts, words
 from collops.bench.groups import Group, share_rows
 from collops.bench.request import Point
+from collops.terminal.arguments import count, counts, words
 
 SHAPES = ((512, 4096, 4096), (2048, 4096, 1024), (64, 4096, 11008))
 _QUICK_SHAPES = ((24, 96, 80), (5, 33, 49))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import collops
 from collops.bench.elements import Bits, exact_density
-from collops.bench.operators.linear_parallel import calls
+from collops.bench.groups import Group
+from collops.bench.measure import Maker, Run, Step, Variant
 from collops.bench.operators.linear_parallel.points import Groups, LinearPoint
 from collops.bench.peers import NCCL
-from collops.bench.variant import Maker, Run, Variant, Variants
+from collops.bench.variant import Variants
 from collops.core import core
 
 OWN = {
@@ -68,7 +69,7 @@ class LinearVariants(Variants):
     def own(self, key: str) -> Variant:
         """The variant of collops of that name, planned but not yet run."""
         if key == "unfused":
-            of = calls.of_operators if self.place.backend else calls.of_plain_level
+            of = of_operators if self.place.backend else of_plain_level
             return self.by_calls(key, of(self))
         others: dict[str, Maker] = {"read": self._read, "peak": self._peak}
         if key.startswith("gemm"):
@@ -84,7 +85,7 @@ class LinearVariants(Variants):
             if slow:
                 self.notes.append(f"{self.point.title}: no columns of torch: {slow}")
             else:
-                for key, each in (*calls.of_mpi(self), *calls.of_gloo(self)):
+                for key, each in (*of_mpi(self), *of_gloo(self)):
                     yield key, partial(self.by_calls, key, each)
                 if "torch" in self.peers.wanted:
                     yield "torch", partial(self._alone, "torch", self.by_torch)
@@ -151,7 +152,7 @@ class LinearVariants(Variants):
         run, scratch_bytes = self.planned(comm, kind, x, result, engine, key == "packed")
         return Variant(key, _LABELS[key], [("all", run)], x, result, scratch_bytes)
 
-    def by_calls(self, key: str, each: calls.Calls) -> Variant:
+    def by_calls(self, key: str, each: Calls) -> Variant:
         """The gather, the product and the scatter, one after the other."""
         m, k, n = self.point.shape
         x, result = self._own_x(), self._own_result()
@@ -167,7 +168,7 @@ class LinearVariants(Variants):
             variant.steps += each.scatter(product, result)
         return variant
 
-    def _alone(self, key: str, multiply: calls.Multiply) -> Variant:
+    def _alone(self, key: str, multiply: Multiply) -> Variant:
         """The product by another library, on all ranks at once."""
         m, k, n = self.point.shape
         x, product = self.element.matrix(m, k), self.element.matrix(m, n)
@@ -228,3 +229,113 @@ def too_slow(seconds: float, least_s: float) -> str:
         return ""
     times = f"{seconds / least_s:.0f} times what the arithmetic takes"
     return f"its product would take about {seconds:.1f} s, {times}"
+
+
+# Takes a matrix and the memory of its product with the weight; returns a call and scratch bytes.
+Multiply = Callable[[Bits, Bits], tuple[Run, int]]
+
+
+class Calls(NamedTuple):
+    """The calls of one variant; each takes a matrix to read and a matrix to write."""
+
+    gather: Callable[[Bits, Bits], Run]
+    multiply: Multiply
+    scatter: Callable[[Bits, Bits], list[Step]]
+
+
+def of_plain_level(own: LinearVariants) -> Calls:
+    """The calls of collops' plain level."""
+    (gather, scatter), numbers = own.groups, own.element.numbers
+    comm, gather_comm, scatter_comm = own.communicators()
+
+    def gathered(x: Bits, rows: Bits) -> Run:
+        given, got = numbers(x), numbers(rows)
+        return lambda: gather_comm.all_gatherv(given, gather.rows, out=got)
+
+    def scattered(product: Bits, result: Bits) -> list[Step]:
+        given, got = numbers(product), numbers(result)
+        return [("scatter", lambda: scatter_comm.reduce_scatterv(given, scatter.rows, out=got))]
+
+    product = partial(own.planned, comm, collops.ParallelType.PURE_LINEAR)
+    return Calls(gathered, product, scattered)
+
+
+def of_operators(own: LinearVariants) -> Calls:
+    """The operators of the ATB level one after the other, on the rank's stream."""
+    (gather, scatter), numbers = own.groups, own.element.numbers
+    comm, gather_comm, scatter_comm = own.communicators()
+
+    def gathered(x: Bits, rows: Bits) -> Run:
+        counts, starts, own_count, y = _vectors(gather, rows.shape)
+        ins = [numbers(x), own_count, counts, starts, y]
+        return own.operation(gather_comm, collops.AllGatherVParam, ins, rows)
+
+    def scattered(product: Bits, result: Bits) -> list[Step]:
+        counts, starts, own_count, y = _vectors(scatter, result.shape)
+        ins = [numbers(product), counts, starts, own_count, y]
+        return [("scatter", own.operation(scatter_comm, collops.ReduceScatterVParam, ins, result))]
+
+    product = partial(own.planned, comm, collops.ParallelType.PURE_LINEAR)
+    return Calls(gathered, product, scattered)
+
+
+def _vectors(group: Group, shape: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
+    """Counts and places in elements, this rank's count, and an array with the result's rows."""
+    counts = np.array(group.counts(shape[1]), np.int64)
+    starts = np.array(group.displs(shape[1]), np.int64)
+    own_count = counts[group.index : group.index + 1]
+    return counts, starts, own_count, np.empty(shape[0], np.float16)
+
+
+def of_mpi(own: LinearVariants) -> Iterator[tuple[str, Calls]]:
+    """The variants of MPI for this point."""
+    mpi = own.peers.mpi
+    if mpi is None:
+        return
+    (gather, scatter), tensor = own.groups, own.element.tensor
+    rows, sums = mpi.Members(scatter.index, gather), mpi.Members(gather.index, scatter)
+
+    def exchange(given: Bits) -> tuple[Run, list[Any]]:
+        step, parts = sums.exchange(given)
+        return step, [tensor(part) for part in parts]
+
+    def native(given: Bits, result: Bits) -> list[Step]:
+        return [("scatter", sums.reduce_scatter(given, result))]
+
+    if scatter.size > 1 and own.point.dtype == "f32":
+        yield "mpi_reduce_scatter", Calls(rows.gather, own.by_torch, native)
+    key = "mpi_alltoallv" if scatter.size > 1 else "mpi"
+    yield key, Calls(rows.gather, own.by_torch, partial(_summed, own, exchange))
+
+
+def of_gloo(own: LinearVariants) -> Iterator[tuple[str, Calls]]:
+    """The variants of gloo for this point."""
+    gloo = own.peers.gloo
+    if gloo is None:
+        return
+    (gather, scatter), tensor, across = own.groups, own.element.tensor, own.point.grid[0]
+    rows = [tuple(range(first, first + across)) for first in range(0, own.point.ranks, across)]
+    columns = list(zip(*rows, strict=True))
+    handles = gloo.group(rows, gather), gloo.group(columns, scatter)
+
+    def gathered(way: str, x: Bits, out: Bits) -> Any:
+        return gloo.gather(way, tensor(x), tensor(out), gather, handles[0])
+
+    def exchange(way: str, given: Bits) -> Any:
+        return gloo.scatter(way, tensor(given), scatter, handles[1])
+
+    for way in gloo.WAYS:
+        summed = partial(_summed, own, partial(exchange, way))
+        yield f"gloo_{way}", Calls(partial(gathered, way), own.by_torch, summed)
+
+
+def _summed(
+    own: LinearVariants,
+    exchange: Callable[[Bits], tuple[Run, list[Any]]],
+    product: Bits,
+    result: Bits,
+) -> list[Step]:
+    """An exchange of the parts of this rank's rows, and their sum by torch."""
+    step, (first, *others) = exchange(product)
+    added = own.peers.torch.add(first, others, own.element.tensor(result))
+    return [("scatter", step), ("reduce", added)]

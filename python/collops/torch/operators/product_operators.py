@@ -1,0 +1,360 @@
+"""The operators that multiply and move rows: their calls, shapes and gradients.
+
+All gradients count in rows: matrices are put one below the other. ``out = sum of X_q @ weight_q``:
+the gradient of X_q is ``G @ weight_q.T`` and that of weight_q is ``X_q.T @ G``, where G is the
+gradient of the whole sum. The residual's is the sum of its own rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+
+from collops.torch.operators.names import communicator_for_call, communicator_of
+from collops.torch.operators.record import Operator, register
+from collops.torch.operators.row_operators import own_rows, rows_of, values, with_rows
+from collops.torch.reductions import averages_apart
+
+_ops = torch.ops.collops
+_Tensor: TypeAlias = torch.Tensor
+_WEIGHT = "Tensor x, Tensor weight, Tensor? residual"
+_GRID = "int ag_dim, int rs_dim, bool inner_dim_is_ag"
+
+
+def _columns(weight: torch.Tensor, trans_weight: bool) -> Any:
+    """n of a weight [k, n], with `trans_weight` [n, k]."""
+    return weight.shape[-2 if trans_weight else -1]
+
+
+def _inner_rows(x: torch.Tensor) -> Any:
+    """Rows that stand for one entry of a list of rows: of an x of three dims, those of a matrix."""
+    return x.shape[1] if x.ndim == 3 else 1
+
+
+def _scattered_dim(x: torch.Tensor) -> int:
+    """The dim that matmul_reduce_scatter shares out: rows where there is one matrix."""
+    return 1 if x.ndim == 3 and x.shape[0] == 1 else 0
+
+
+def _places(rank: int, ag_dim: int, rs_dim: int, inner_dim_is_ag: bool) -> tuple[int, int]:
+    """A rank's _places in its gather group and in its scatter group."""
+    ag_dim, rs_dim = max(ag_dim, 1), max(rs_dim, 1)
+    if inner_dim_is_ag:
+        return rank % ag_dim, rank // ag_dim
+    return rank // rs_dim, rank % rs_dim
+
+
+def _optional(residual: Any) -> Any:
+    return None if residual is None else values(residual)
+
+
+def _save(ctx: Any, x: _Tensor, weight: _Tensor, residual: _Tensor | None) -> None:
+    ctx.save_for_backward(x, weight)
+    ctx.x_shape, ctx.weight_shape = x.shape, weight.shape
+    ctx.residual_shape = None if residual is None else residual.shape
+
+
+def _saved(ctx: Any) -> tuple[_Tensor, _Tensor]:
+    x, weight = ctx.saved_tensors
+    return _flat(x), _flat(weight)
+
+
+def _flat(x: _Tensor) -> _Tensor:
+    # Not reshape(-1, ...), which cannot tell the rows of a tensor without elements.
+    return x.flatten(0, -2)
+
+
+def _in_rows(x: _Tensor, rows: Any) -> list[Any]:
+    inner = _inner_rows(x)
+    return [count * inner for count in rows]
+
+
+def _times_transposed(ctx: Any, g: _Tensor, weight: _Tensor) -> _Tensor | None:
+    if not ctx.needs_input_grad[0]:
+        return None
+    return g @ (weight if ctx.trans else weight.T)
+
+
+def _weight_gradient(ctx: Any, x: _Tensor, g: _Tensor) -> _Tensor | None:
+    if not ctx.needs_input_grad[1]:
+        return None
+    return g.T @ x if ctx.trans else x.T @ g
+
+
+def _shaped(ctx: Any, for_x: Any, for_weight: Any, own: _Tensor) -> tuple[Any, Any, Any]:
+    """The gradients of x, weight and residual in their shapes; `own`: that of the result."""
+    for_residual = None
+    if ctx.needs_input_grad[2] and ctx.residual_shape is not None:
+        for_residual = own.sum(0).reshape(ctx.residual_shape)
+    return (
+        None if for_x is None else for_x.reshape(ctx.x_shape),
+        None if for_weight is None else for_weight.reshape(ctx.weight_shape),
+        for_residual,
+    )
+
+
+def _gather_in_grid(
+    name: str, grid: tuple[int, int, bool], x: _Tensor, after: _Tensor, rows: Any
+) -> _Tensor:
+    """The rows of all members of this rank's gather group, once `after` is there."""
+    communicator = communicator_of(name)
+    group = _places(communicator.rank, *grid)[1]
+    members = [_places(q, *grid)[1] == group for q in range(communicator.size)]
+    sends = [x.shape[0] if member else 0 for member in members]
+    order = iter(rows)
+    receives = [next(order) if member else 0 for member in members]
+    return _ops._all_to_allv_after(x.repeat(grid[0], 1), after, sends, receives, name)
+
+
+def _all_gather_matmul(
+    x: Any, weight: Any, residual: Any, gather_rows: Any, trans: bool, name: str, out: Any = None
+) -> Any:
+    return communicator_for_call("all_gather_matmul", x, name).all_gather_matmul(
+        values(x),
+        values(weight),
+        gather_rows=gather_rows,
+        trans_weight=trans,
+        residual=_optional(residual),
+        out=out,
+    )
+
+
+def _fake_all_gather_matmul(
+    x: _Tensor, weight: _Tensor, residual: Any, gather_rows: Any, trans: bool, name: str
+) -> _Tensor:
+    total = x.shape[0] * communicator_of(name).size if gather_rows is None else sum(gather_rows)
+    return x.new_empty([total, *x.shape[1:-1], _columns(weight, trans)])
+
+
+def _save_all_gather_matmul(ctx: Any, inputs: Any) -> None:
+    x, weight, residual, gather_rows, ctx.trans, ctx.name = inputs
+    _save(ctx, x, weight, residual)
+    ranks = communicator_of(ctx.name).size
+    ctx.rows = _in_rows(x, [x.shape[0]] * ranks if gather_rows is None else gather_rows)
+
+
+def _all_gather_matmul_gradient(ctx: Any, gradient: _Tensor) -> Any:
+    """The gradients of all_gather_matmul: matmul_reduce_scatter, and X gathered again."""
+    x, weight = _saved(ctx)
+    g = _flat(gradient)
+    for_x = for_weight = None
+    if ctx.needs_input_grad[0]:
+        for_x = _ops.matmul_reduce_scatter(
+            g, weight, None, "sum", ctx.rows, not ctx.trans, ctx.name
+        )
+    if ctx.needs_input_grad[1]:
+        after = g if for_x is None else for_x
+        whole = _ops._all_gatherv_after(x, after, ctx.rows, ctx.name)
+        for_weight = _weight_gradient(ctx, whole, g)
+    return *_shaped(ctx, for_x, for_weight, g), *[None] * 3
+
+
+def _matmul_reduce_scatter(
+    x: Any,
+    weight: Any,
+    residual: Any,
+    op: str,
+    scatter_rows: Any,
+    trans: bool,
+    name: str,
+    out: Any = None,
+) -> Any:
+    communicator, averages = (
+        communicator_for_call("matmul_reduce_scatter", x, name),
+        averages_apart(x, op, of_products=True),
+    )
+    total = communicator.matmul_reduce_scatter(
+        values(x),
+        values(weight),
+        op="sum" if averages else op,
+        scatter_rows=scatter_rows,
+        trans_weight=trans,
+        residual=None if averages else _optional(residual),
+        out=out,
+    )
+    if averages:
+        total.div_(communicator.size)
+        if residual is not None:
+            total.add_(residual)
+    return total
+
+
+def _fake_matmul_reduce_scatter(
+    x: _Tensor,
+    weight: _Tensor,
+    residual: Any,
+    op: str,
+    scatter_rows: Any,
+    trans: bool,
+    name: str,
+) -> _Tensor:
+    communicator, dim = communicator_of(name), _scattered_dim(x)
+    rows = rows_of(x.shape[dim], communicator.size, scatter_rows)
+    shape = with_rows(x.shape, dim, own_rows(rows, communicator.rank))
+    return x.new_empty([*shape[:-1], _columns(weight, trans)])
+
+
+def _save_matmul_reduce_scatter(ctx: Any, inputs: Any) -> None:
+    x, weight, residual, ctx.op, scatter_rows, ctx.trans, ctx.name = inputs
+    _save(ctx, x, weight, residual)
+    ctx.ranks, dim = communicator_of(ctx.name).size, _scattered_dim(x)
+    rows = rows_of(x.shape[dim], ctx.ranks, scatter_rows)
+    ctx.rows = rows if dim == 1 else _in_rows(x, rows)
+
+
+def _matmul_reduce_scatter_gradient(ctx: Any, gradient: _Tensor) -> Any:
+    """The gradients of matmul_reduce_scatter: of X, all_gather_matmul."""
+    x, weight = _saved(ctx)
+    own = _flat(gradient)
+    g = own / ctx.ranks if ctx.op == "avg" else own
+    for_x = for_weight = None
+    if ctx.needs_input_grad[1]:
+        # G is needed itself: it is gathered once.
+        whole = _ops.all_gatherv(g, ctx.rows, 0, ctx.name)
+        for_weight = _weight_gradient(ctx, x, whole)
+        for_x = _times_transposed(ctx, whole, weight)
+    elif ctx.needs_input_grad[0]:
+        for_x = _ops.all_gather_matmul(g, weight, None, ctx.rows, not ctx.trans, ctx.name)
+    return *_shaped(ctx, for_x, for_weight, own), *[None] * 4
+
+
+def _all_gather_matmul_reduce_scatter(
+    x: Any,
+    weight: Any,
+    residual: Any,
+    ag_dim: int,
+    rs_dim: int,
+    inner_dim_is_ag: bool,
+    gather_rows: Any,
+    scatter_rows: Any,
+    trans: bool,
+    name: str,
+    out: Any = None,
+) -> Any:
+    return communicator_for_call(
+        "all_gather_matmul_reduce_scatter", x, name
+    ).all_gather_matmul_reduce_scatter(
+        values(x),
+        values(weight),
+        ag_dim=ag_dim,
+        rs_dim=rs_dim,
+        inner_dim_is_ag=inner_dim_is_ag,
+        gather_rows=gather_rows,
+        scatter_rows=scatter_rows,
+        trans_weight=trans,
+        residual=_optional(residual),
+        out=out,
+    )
+
+
+def _fake_all_gather_matmul_reduce_scatter(
+    x: _Tensor,
+    weight: _Tensor,
+    residual: Any,
+    ag_dim: int,
+    rs_dim: int,
+    inner_dim_is_ag: bool,
+    gather_rows: Any,
+    scatter_rows: Any,
+    trans: bool,
+    name: str,
+) -> _Tensor:
+    _, place = _places(communicator_of(name).rank, ag_dim, rs_dim, inner_dim_is_ag)
+    total = x.shape[0] * ag_dim if gather_rows is None else sum(gather_rows)
+    own = own_rows(rows_of(total, max(rs_dim, 1), scatter_rows), place)
+    return x.new_empty([own, *x.shape[1:-1], _columns(weight, trans)])
+
+
+def _save_all_gather_matmul_reduce_scatter(ctx: Any, inputs: Any) -> None:
+    x, weight, residual, ag_dim, rs_dim, inner, gather_rows, scatter_rows, *rest = inputs
+    ctx.trans, ctx.name = rest
+    _save(ctx, x, weight, residual)
+    ctx.grid = ag_dim, rs_dim, inner
+    gathered = [x.shape[0]] * ag_dim if gather_rows is None else gather_rows
+    ctx.gather_rows = _in_rows(x, gathered)
+    ctx.scatter_rows = _in_rows(x, rows_of(sum(gathered), rs_dim, scatter_rows))
+
+
+def _all_gather_matmul_reduce_scatter_gradient(ctx: Any, gradient: _Tensor) -> Any:
+    """The gradients of all_gather_matmul_reduce_scatter: the same with the groups exchanged."""
+    x, weight = _saved(ctx)
+    g = _flat(gradient)
+    ag_dim, rs_dim, inner = ctx.grid
+    for_x = for_weight = None
+    if ctx.needs_input_grad[0]:
+        lists = ctx.scatter_rows, ctx.gather_rows
+        for_x = _ops.all_gather_matmul_reduce_scatter(
+            g, weight, None, rs_dim, ag_dim, not inner, *lists, not ctx.trans, ctx.name
+        )
+    if ctx.needs_input_grad[1]:
+        after = g if for_x is None else for_x
+        whole_x = _gather_in_grid(ctx.name, ctx.grid, x, after, ctx.gather_rows)
+        swapped = rs_dim, ag_dim, not inner
+        whole_g = _gather_in_grid(ctx.name, swapped, g, whole_x, ctx.scatter_rows)
+        for_weight = _weight_gradient(ctx, whole_x, whole_g)
+    return *_shaped(ctx, for_x, for_weight, g), *[None] * 7
+
+
+def _matmul_all_reduce(
+    x: Any, weight: Any, residual: Any, trans: bool, name: str, out: Any = None
+) -> Any:
+    return communicator_for_call("matmul_all_reduce", x, name).matmul_all_reduce(
+        values(x), values(weight), trans_weight=trans, residual=_optional(residual), out=out
+    )
+
+
+def _fake_matmul_all_reduce(
+    x: _Tensor, weight: _Tensor, residual: Any, trans: bool, name: str
+) -> _Tensor:
+    return x.new_empty([*x.shape[:-1], _columns(weight, trans)])
+
+
+def _save_matmul_all_reduce(ctx: Any, inputs: Any) -> None:
+    x, weight, residual, ctx.trans, ctx.name = inputs
+    _save(ctx, x, weight, residual)
+
+
+def _matmul_all_reduce_gradient(ctx: Any, gradient: _Tensor) -> Any:
+    """The gradients of matmul_all_reduce: every rank's loss depends on the whole sum."""
+    x, weight = _saved(ctx)
+    own = _flat(gradient)
+    for_x = for_weight = None
+    if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+        g = _ops.all_reduce(own, "sum", ctx.name)
+        for_x, for_weight = _times_transposed(ctx, g, weight), _weight_gradient(ctx, x, g)
+    return *_shaped(ctx, for_x, for_weight, own), None, None
+
+
+register(
+    "all_gather_matmul",
+    Operator(
+        f"{_WEIGHT}, SymInt[]? gather_rows, bool trans_weight",
+        *(_all_gather_matmul, _fake_all_gather_matmul),
+        *(_save_all_gather_matmul, _all_gather_matmul_gradient),
+    ),
+)
+register(
+    "matmul_reduce_scatter",
+    Operator(
+        f"{_WEIGHT}, str op, SymInt[]? scatter_rows, bool trans_weight",
+        *(_matmul_reduce_scatter, _fake_matmul_reduce_scatter),
+        *(_save_matmul_reduce_scatter, _matmul_reduce_scatter_gradient),
+    ),
+)
+register(
+    "all_gather_matmul_reduce_scatter",
+    Operator(
+        f"{_WEIGHT}, {_GRID}, SymInt[]? gather_rows, SymInt[]? scatter_rows, bool trans_weight",
+        *(_all_gather_matmul_reduce_scatter, _fake_all_gather_matmul_reduce_scatter),
+        *(_save_all_gather_matmul_reduce_scatter, _all_gather_matmul_reduce_scatter_gradient),
+    ),
+)
+register(
+    "matmul_all_reduce",
+    Operator(
+        f"{_WEIGHT}, bool trans_weight",
+        *(_matmul_all_reduce, _fake_matmul_all_reduce),
+        *(_save_matmul_all_reduce, _matmul_all_reduce_gradient),
+    ),
+)

@@ -1,0 +1,169 @@
+"""Operator, the one record of each of ``torch.ops.collops``, and how a record is registered.
+
+``torch.ops.collops.NAME`` has an overload ``out``, which writes the result into `out`. A call
+without gradients goes straight to the communicator: torch's register_autograd makes a second pass
+through the dispatcher in every call, of 64 bytes the longest part.
+
+All ranks run the operators in one order, also in compiled code. torch.compile drops calls without a
+use, and inductor moves those that do not depend on each other, by sizes, which differ from rank to
+rank. So no call is dropped, and inductor ties each call to the one before, whatever its group. Not
+used are torch's effects (_register_effectful_op), which thread a token through a graph: in torch
+2.13 they fail where an operator is computed again in the backward pass (torch.utils.checkpoint),
+and inductor notes what an operator waits for by the name of its buffer, but looks for it by that of
+the operation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import library as torch_library
+
+# Private in 2.13, but what every kernel in Python below autograd uses, torch's own included.
+from torch._C import _after_ADInplaceOrView_keyset as _after_views
+from torch._C import _after_autograd_keyset as _after_autograd
+from torch._C import _any_requires_grad, _AutoDispatchBelowAutograd, is_grad_enabled
+
+from collops.torch.graph_breaks import break_graphs
+
+# Library.define and impl: the decorator custom_op makes a call several times as long.
+_library = torch_library.Library("collops", "DEF")
+_CPU = torch._C.DispatchKey.CPU
+# The last is that of torch_npu's tensors.
+_KEYS = ("CPU", "CUDA", "PrivateUse1")
+# Private in 2.13, as is all of inductor that is used here.
+_INDUCTOR = "torch._inductor.lowering"
+# The name of the last call's result, in each graph of inductor: its member effectful_ops is for
+# objects of torch.
+_LAST = "collops_last_call"
+_lowered = False
+_overloads: list[Any] = []
+
+
+class Operator(NamedTuple):
+    """An operator.
+
+    Attributes:
+        schema: its arguments before the group's name.
+        call: what it runs on CPU, GPU and NPU tensors: the communicator's call.
+        fake: its result without data, which torch.compile and torch.export trace.
+        save: keeps what the gradients need, from the inputs, in a context of autograd.
+        backward: the gradients of the inputs, the group's name included.
+        has_out: whether it has the overload `out`.
+    """
+
+    schema: str
+    call: Callable[..., Any]
+    fake: Callable[..., Any]
+    save: Callable[[Any, Any], None]
+    backward: Callable[[Any, torch.Tensor], Any]
+    has_out: bool = True
+
+
+def register(name: str, operator: Operator) -> None:
+    """Makes an operator known to torch, with the gradients of its inputs."""
+    break_graphs(operator.call)  # where torch.compile has broken its graph before an operator
+    _define(name, f"({operator.schema}, str group_name) -> Tensor", operator.call, operator.fake)
+    if operator.has_out:
+        # It returns nothing: torch.compile takes no operator that returns an argument.
+        schema = f"({operator.schema}, str group_name, *, Tensor(a!) out) -> ()"
+        _define(f"{name}.out", schema, partial(_into, operator.call), _nothing)
+    packet = getattr(torch.ops.collops, name)
+    function = _with_gradient(name, packet.default, operator)
+
+    @break_graphs
+    def run(keyset: Any, *args: Any) -> Any:
+        if is_grad_enabled() and _any_requires_grad(*args):
+            return function.apply(*args, keyset)
+        if (keyset & _after_views).highestPriorityTypeId() == _CPU:
+            return operator.call(*args)
+        return _below(packet.default, keyset, args)
+
+    _library.impl(name, run, "Autograd", with_keyset=True)
+    for overload in packet.overloads():
+        _overloads.append(getattr(packet, overload))
+        torch.fx.has_side_effect(_overloads[-1])
+
+
+def _define(name: str, schema: str, call: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    _library.define(name + schema)
+    for key in _KEYS:
+        _library.impl(name, call, key)
+    torch_library.register_fake(f"collops::{name}", partial(_traced, fake), lib=_library)
+
+
+@break_graphs
+def _into(call: Callable[..., Any], *args: Any, out: torch.Tensor) -> None:
+    call(*args, out)
+
+
+def _nothing(*args: Any, out: torch.Tensor) -> None:
+    """The overloads with `out` return nothing."""
+
+
+def _traced(fake: Callable[..., Any], *args: Any, **words: Any) -> Any:
+    # Before inductor makes code of an operator it asks for the shape of its result.
+    _keep_order_in_inductor()
+    return fake(*args, **words)
+
+
+def _below(overload: Any, keyset: Any, args: Any) -> Any:
+    with _AutoDispatchBelowAutograd():
+        return overload.redispatch(keyset & _after_autograd, *args)
+
+
+def _with_gradient(name: str, overload: Any, operator: Operator) -> Any:
+    def run_forward(ctx: Any, *args_and_keyset: Any) -> Any:
+        *args, keyset = args_and_keyset
+        result = _below(overload, keyset, args)
+        operator.save(ctx, args)
+        return result
+
+    @break_graphs
+    def run_backward(ctx: Any, gradient: Any) -> Any:
+        return *operator.backward(ctx, gradient), None  # the set of keys is an input, too
+
+    methods = {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)}
+    return type(f"{name}_with_gradient", (torch.autograd.Function,), methods)
+
+
+def _keep_order_in_inductor() -> None:
+    """Ties the operators to each other in inductor, once that is imported."""
+    global _lowered
+    if _lowered or _INDUCTOR not in sys.modules:
+        return
+    _lowered = True
+    from torch._inductor.fx_passes import post_grad
+
+    post_grad.reorder_for_locality = partial(_unless_ours, post_grad.reorder_for_locality)
+    lowering = sys.modules[_INDUCTOR]
+    for overload in _overloads:
+        if overload not in lowering.lowerings:
+            lowering.make_fallback(overload, warn=False)
+        lowering.lowerings[overload] = partial(_tied, lowering.lowerings[overload])
+
+
+def _unless_ours(reorder: Callable[[Any], None], graph: Any) -> None:
+    """Inductor's pass that puts calls before their first use, for graphs without the operators."""
+    ours = {*_overloads}
+    if not any(node.op == "call_function" and node.target in ours for node in graph.nodes):
+        reorder(graph)
+
+
+def _tied(lower: Callable[..., Any], *args: Any, **words: Any) -> Any:
+    from torch._inductor.virtualized import V
+
+    graph = V.graph
+    before = len(graph.operations)
+    result = lower(*args, **words)
+    last = getattr(graph, _LAST, None)
+    for operation in graph.operations[before:]:
+        operation.has_side_effects = lambda: True  # so that it is not dropped
+        if last is not None:
+            graph.additional_buffer_deps[operation.get_operation_name()].add(last)
+    setattr(graph, _LAST, graph.operations[-1].get_name())
+    return result
