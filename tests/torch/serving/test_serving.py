@@ -260,7 +260,7 @@ def test_what_is_refused() -> None:
             assert words in text
 
 
-@pytest.mark.parametrize("name", ["serving.siblings", "serving.vllm", "serving.sglang", "uneven"])
+@pytest.mark.parametrize("name", ["serving.rows", "serving.vllm", "serving.sglang", "uneven"])
 def test_examples_run(name: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(f"collops.torch.{name}"))
     assert tried > 0
