@@ -247,7 +247,7 @@ def test_uneven_shares_are_fused(results: list[list[list[Any]]]) -> None:
         assert counts == (1, 1)
 
 
-@pytest.mark.parametrize("name", ["enable", "fused_patterns"])
+@pytest.mark.parametrize("name", ["enable", "fused_products"])
 def test_examples_run(name: str) -> None:
     module = importlib.import_module(f"collops.torch.async_tp.{name}")
     failed, tried = doctest.testmod(module)
