@@ -71,7 +71,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     # plan reads what bench writes, and takes its words.
     "plan": TOP | {"bench", "launch", ""},
     "trace": TOP,
-    "npu_check": TOP | {"testing", "golden_run", "golden", ""},
+    "npu_check": TOP | {"launch", "testing", "golden_run", "golden", ""},
     "demo": TOP | {"testing", "golden", "examples", ""},
     "__main__": {"cli"},
     "cli": TOP
