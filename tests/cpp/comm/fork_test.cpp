@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "collops/comm/backends/shm/windows/window_table.h"
+#include "collops/comm/backends/shm/windows.h"
 #include "collops/comm/control/segment.h"
 #include "collops/comm/placement/job.h"
 #include "collops/core/process/per_process.h"

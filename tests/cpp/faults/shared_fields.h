@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "collops/comm/backends/shm/communicator.h"
-#include "collops/comm/backends/shm/pairs/pair_layout.h"
-#include "collops/comm/backends/shm/segment_layout.h"
+#include "collops/comm/backends/shm/exchange.h"
+#include "collops/comm/backends/shm/pair_wire.h"
 #include "collops/comm/control/board.h"
 
 namespace fields {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "collops/comm/backends/shm/segment_layout.h"
+#include "collops/comm/backends/shm/exchange.h"
 #include "collops/comm/control/board.h"
 #include "collops/comm/control/bootstrap/socket.h"
 #include "fuzz/mutation.h"

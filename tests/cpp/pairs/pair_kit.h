@@ -1,10 +1,11 @@
 // Shared by the tests of the pair lane: transfers with data that differs per message and position,
-// a group that can be told to fail, and windows of ranks in this process.
+// and ranks of this process with their board, windows and wires.
 #ifndef COLLOPS_TESTS_CPP_PAIR_KIT_H_
 #define COLLOPS_TESTS_CPP_PAIR_KIT_H_
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +20,8 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/shm/pairs/pair_wire.h"
+#include "collops/comm/backends/shm/pair_wire.h"
+#include "collops/comm/control/bootstrap/socket.h"
 #include "collops/comm/pairs/pair_lane.h"
 
 namespace pairs {
@@ -32,14 +34,46 @@ using collops::Status;
 using collops::Transfer;
 using collops::TransferHandle;
 
-class Group : public collops::PairGroup {
+// What ranks of this process know of each other after first contact; their pids are 100, 101, ...
+class Group {
  public:
-  bool Failed() const override { return failed.load(std::memory_order_acquire); }
-  Status Failure() const override { return Error(collops::ERROR_ABORTED, "rank 9 gave up"); }
-  std::string NameRank(int rank) const override {
-    return "rank " + std::to_string(rank) + " (pid " + std::to_string(100 + rank) + ")";
+  // Only the first `living` ranks have mailboxes. `may_fail`: it has a board of its own; else all
+  // groups of this size share one.
+  explicit Group(int size, int living = 0, bool may_fail = false) {
+    std::vector<collops::control::Peer> peers(static_cast<size_t>(size));
+    std::vector<collops::control::UniqueFd> inboxes(static_cast<size_t>(size));
+    for (size_t rank = 0; rank < peers.size(); ++rank) {
+      peers[rank].pid = static_cast<pid_t>(100 + rank);
+      if (static_cast<int>(rank) >= living) continue;
+      collops::control::UniqueFd mailbox;
+      EXPECT_TRUE(collops::control::SocketPair(&mailbox, &inboxes[rank]).ok());
+      peers[rank].mailbox = collops::control::SharedFd(std::move(mailbox));
+    }
+    const collops::control::Segment board = may_fail ? NewBoard(size) : SharedBoard(size);
+    for (int rank = 0; rank < size; ++rank) {
+      collops::control::Group known;
+      known.peers = peers;
+      known.segment = board;
+      known.inbox = std::move(inboxes[static_cast<size_t>(rank)]);
+      endpoints_.emplace_back(std::move(known), rank, size);
+    }
   }
-  std::atomic<bool> failed{false};
+  collops::control::Endpoint& operator[](int rank) { return endpoints_[static_cast<size_t>(rank)]; }
+
+ private:
+  static collops::control::Segment NewBoard(int size) {
+    collops::control::Segment board;
+    const int64_t bytes = collops::control::Board::Bytes(size);
+    EXPECT_TRUE(collops::control::Segment::Create(bytes, &board).ok());
+    return board;
+  }
+  static collops::control::Segment SharedBoard(int size) {
+    static std::map<int, collops::control::Segment> boards;
+    const auto found = boards.find(size);
+    return found != boards.end() ? found->second : boards[size] = NewBoard(size);
+  }
+
+  std::deque<collops::control::Endpoint> endpoints_;
 };
 
 // Bytes of a message: they differ between messages, and between positions within 64 KiB.
@@ -57,31 +91,41 @@ inline std::vector<std::byte> Pattern(int64_t bytes, uint32_t seed) {
 class Buffer {
  public:
   static constexpr size_t kGuard = 64;
-  explicit Buffer(int64_t bytes) : data_(static_cast<size_t>(bytes) + kGuard, std::byte{0xa5}) {}
+  explicit Buffer(int64_t bytes)
+      : own_(static_cast<size_t>(bytes) + kGuard), data_(own_.data()), bytes_(bytes) {
+    std::fill(own_.begin(), own_.end(), kPoison);
+  }
   explicit Buffer(const std::vector<std::byte>& data) : Buffer(static_cast<int64_t>(data.size())) {
-    if (!data.empty()) std::memcpy(data_.data(), data.data(), data.size());
+    if (!data.empty()) std::memcpy(data_, data.data(), data.size());
   }
-  std::byte* data() { return data_.data(); }
-  int64_t bytes() const { return static_cast<int64_t>(data_.size() - kGuard); }
+  // In a window, which has room for the guard.
+  Buffer(std::shared_ptr<collops::Window> window, const std::vector<std::byte>& data)
+      : window_(std::move(window)),
+        data_(static_cast<std::byte*>(window_->data())),
+        bytes_(static_cast<int64_t>(data.size())) {
+    std::fill(data_, data_ + data.size() + kGuard, kPoison);
+    std::memcpy(data_, data.data(), data.size());
+  }
+  Buffer(Buffer&&) = default;
+
+  std::byte* data() { return data_; }
+  int64_t bytes() const { return bytes_; }
   bool Holds(const std::vector<std::byte>& want) const {
-    return want.size() + kGuard == data_.size() && GuardIsWhole() &&
-           (want.empty() || std::memcmp(data_.data(), want.data(), want.size()) == 0);
+    return static_cast<int64_t>(want.size()) == bytes_ && IsPoison(data_ + bytes_, kGuard) &&
+           (want.empty() || std::memcmp(data_, want.data(), want.size()) == 0);
   }
-  bool Untouched() const {
-    for (const std::byte byte : data_) {
-      if (byte != std::byte{0xa5}) return false;
-    }
-    return true;
-  }
+  bool Untouched() const { return IsPoison(data_, static_cast<size_t>(bytes_) + kGuard); }
 
  private:
-  bool GuardIsWhole() const {
-    for (size_t i = data_.size() - kGuard; i < data_.size(); ++i) {
-      if (data_[i] != std::byte{0xa5}) return false;
-    }
-    return true;
+  static constexpr std::byte kPoison{0xa5};
+  static bool IsPoison(const std::byte* data, size_t bytes) {
+    return std::all_of(data, data + bytes, [](std::byte byte) { return byte == kPoison; });
   }
-  std::vector<std::byte> data_;
+
+  std::vector<std::byte> own_;
+  std::shared_ptr<collops::Window> window_;
+  std::byte* data_;
+  int64_t bytes_;
 };
 
 inline uint64_t Digest(DType dtype, int64_t elements) {
@@ -173,95 +217,16 @@ class GuardedMemory {
   std::byte* base_;
 };
 
-// Windows of ranks in this process: every rank finds them once they are announced. Complete before
-// threads start; rings are added later, each with its own number.
-class Windows : public collops::shm::PairWindows {
- public:
-  struct Range {
-    std::byte* data = nullptr;
-    int64_t bytes = 0;
-  };
-  static constexpr int kMost = 64;
-  struct Shared {
-    Range ranges[kMost];
-    std::atomic<uint32_t> used{1};
-    std::atomic<bool> announced[kMost] = {};
-  };
-
-  explicit Windows(Shared* shared) : shared_(shared) {}
-
-  uint32_t Add(std::byte* data, int64_t bytes) {
-    const uint32_t id = shared_->used.fetch_add(1);
-    shared_->ranges[id] = {data, bytes};
-    mine_.push_back(id);
-    return id;
-  }
-  bool Find(const void* data, int64_t bytes, uint32_t* id, int64_t* offset) override {
-    for (const uint32_t mine : mine_) {
-      const Range& range = shared_->ranges[mine];
-      const int64_t at = static_cast<const std::byte*>(data) - range.data;
-      if (at < 0 || at > range.bytes || bytes > range.bytes - at) continue;
-      *id = mine;
-      *offset = at;
-      return true;
-    }
-    return false;
-  }
-  Status Announce(uint32_t id, bool* told, uint64_t* mails) override {
-    *told = !mailbox_full;
-    if (*told) shared_->announced[id].store(true, std::memory_order_release);
-    *mails = id;
-    return Ok();
-  }
-  Status Locate(int peer, uint32_t id, int64_t offset, int64_t bytes, uint64_t mails,
-                const std::byte** data) override {
-    *data = nullptr;
-    ++looks;
-    if (mail_late || mails != id) return Ok();
-    const bool known = id < kMost && shared_->announced[id].load(std::memory_order_acquire);
-    const Range range = known ? shared_->ranges[id] : Range{};
-    if (!known || offset < 0 || offset > range.bytes || bytes > range.bytes - offset) {
-      return Error(collops::ERROR_PEER_LOST, "rank ", peer, " announced ", bytes,
-                   " bytes in window ", id, " at ", offset, ", which it has not shared");
-    }
-    *data = range.data + offset;
-    return Ok();
-  }
-  Status Make(int64_t bytes, collops::shm::RingWindow* window) override {
-    COLLOPS_CHECK_ARG(!out_of_memory, collops::ERROR_OUT_OF_HOST_MEMORY, "no memory for a ring");
-    const auto memory = std::make_shared<GuardedMemory>(bytes);
-    window->data = memory->base();
-    window->id = Add(memory->base(), bytes);
-    window->keep = memory;
-    mine_.pop_back();
-    ++rings;
-    return Ok();
-  }
-
-  bool mailbox_full = false;
-  bool mail_late = false;
-  bool out_of_memory = false;
-  int looks = 0;
-  int rings = 0;
-
- private:
-  Shared* shared_;
-  std::vector<uint32_t> mine_;
-};
-
-// Ranks of one host in this process, each with its wire and lane, on one memory.
+// Ranks of one host in this process, each with its windows, wire and lane, on one memory.
 class Host {
  public:
   explicit Host(int size) : Host(size, size) {}
   // `memory_size`: the number of ranks for which the memory is laid out, which may be larger.
-  Host(int size, int memory_size) : memory_(collops::shm::ShmPairWire::Bytes(memory_size)) {
+  Host(int size, int memory_size)
+      : group(memory_size, size), memory_(collops::shm::ShmPairWire::Bytes(memory_size)) {
     for (int rank = 0; rank < size; ++rank) {
-      windows.emplace_back(&shared_);
-      groups.emplace_back();
-      wires.push_back(std::make_unique<collops::shm::ShmPairWire>(
-          base(), rank, memory_size, collops::shm::PeerBell{Count, this}, &windows.back()));
-      lanes.push_back(
-          std::make_unique<PairLane>(rank, memory_size, wires.back().get(), &groups.back()));
+      ranks_.emplace_back(&group[rank], this);
+      lanes.push_back(std::make_unique<PairLane>(&ranks_.back().wire, &group[rank]));
     }
   }
   PairLane& operator[](int rank) { return *lanes[static_cast<size_t>(rank)]; }
@@ -272,17 +237,38 @@ class Host {
     return pairs::Settle(all);
   }
 
-  std::deque<Windows> windows;
-  std::deque<Group> groups;
-  std::vector<std::unique_ptr<collops::shm::ShmPairWire>> wires;
+  // A window of a rank for a Buffer, which is not announced yet.
+  std::shared_ptr<collops::Window> NewWindow(int rank, int64_t bytes) {
+    std::shared_ptr<collops::Window> window;
+    const int64_t room = bytes + int64_t{Buffer::kGuard};
+    EXPECT_TRUE(ranks_[static_cast<size_t>(rank)].table->Allocate(room, &window).ok());
+    return window;
+  }
+  // Windows, and rings of messages, that a rank has announced.
+  uint64_t NumAnnounced(int rank) { return ranks_[static_cast<size_t>(rank)].mailbox.sent(); }
+
+  Group group;
   std::vector<std::unique_ptr<PairLane>> lanes;
   std::atomic<int> rings_of_bell{0};
 
  private:
+  struct Rank {
+    Rank(collops::control::Endpoint* endpoint, Host* host)
+        : table(
+              std::make_shared<collops::shm::WindowTable>(collops::RankSet::All(endpoint->size()))),
+          mailbox(endpoint),
+          windows(endpoint, table.get(), &mailbox),
+          wire(host->base(), endpoint->rank(), endpoint->size(), {Count, host}, &windows) {}
+
+    std::shared_ptr<collops::shm::WindowTable> table;
+    collops::shm::WindowMailbox mailbox;
+    collops::shm::SharedWindows windows;
+    collops::shm::ShmPairWire wire;
+  };
   static void Count(void* host, int) { ++static_cast<Host*>(host)->rings_of_bell; }
 
   GuardedMemory memory_;
-  Windows::Shared shared_;
+  std::deque<Rank> ranks_;
 };
 
 }  // namespace pairs

@@ -20,6 +20,7 @@ using pairs::QueueRanks;
 using pairs::Recv;
 using pairs::Send;
 using pairs::Status;
+using pairs::Transfer;
 using pairs::TransferHandle;
 
 // Small bodies travel with the envelope, 100 bytes in 7 chunks.
@@ -265,7 +266,7 @@ TEST(TypesThatTravelAsBytesAreNamed) {
 }
 
 TEST(AFailureOfTheGroupEndsWhatIsNotDone) {
-  QueueRanks ranks(2);
+  QueueRanks ranks(2, true);
   Buffer x(Pattern(4, 1)), y(Pattern(4, 2)), out(4), late(4);
   const TransferHandle sent = ranks[0].Post(Send(1, 0, &x));
   const TransferHandle never = ranks[0].Post(Send(1, 1, &y));
@@ -276,14 +277,13 @@ TEST(AFailureOfTheGroupEndsWhatIsNotDone) {
   ranks.net.DeliverAll();
   EXPECT_TRUE(ranks[1].Done(received));
   // The verdict has arrived: the send is complete although the group has failed since.
-  ranks.groups[0].failed = true;
+  ranks.group[1].PublishFailure(Error(ERROR_ABORTED, "gave up"), 1);
   ranks[0].Poll();
   ASSERT_TRUE(ranks[0].Done(sent) && ranks[0].Done(never));
   EXPECT_TRUE(ranks[0].Collect(sent).ok());
-  EXPECT_EQ(ranks[0].Collect(never).message(), "rank 9 gave up");
+  EXPECT_CONTAINS(ranks[0].Collect(never).message(), "gave up");
   EXPECT_FALSE(ranks[0].found_failure());
   // The receiver reads the failure word after the last byte.
-  ranks.groups[1].failed = true;
   const TransferHandle after = ranks[1].Post(Recv(0, 1, &late));
   ranks[1].Poll();
   ASSERT_TRUE(ranks[1].Done(after));
@@ -391,6 +391,29 @@ TEST(ManyOutstandingMessagesArriveInOrder) {
       EXPECT_TRUE(out[at].Holds(Pattern(x[i].bytes(), i)));
     }
   }
+}
+
+TEST(MessagesOfThePlainLevelNameItsMethods) {
+  QueueRanks ranks(2);
+  Buffer x(8), out(12), nothing(0);
+  Transfer receive = Recv(0, 8, &out);
+  receive.method = "exchange";
+  const TransferHandle refused = ranks[1].Post(receive);
+  ranks[0].Refuse(Send(1, 8, &nothing), Error(ERROR_INVALID_PARAM, "exchange: a bad tensor"));
+  ranks.Settle();
+  EXPECT_EQ(ranks[1].Collect(refused).message(),
+            "exchange: rank 0 (pid 100) refused message 1 (tag 8): exchange: a bad tensor");
+  Transfer send = Send(1, 0, &x);
+  send.method = "exchange";
+  const TransferHandle sent = ranks[0].Post(send);
+  EXPECT_CONTAINS(ranks[0].Describe(), "send of 8 uint8 to rank 1 (pid 101) (tag 0)");
+  receive = Recv(0, 0, &out);
+  receive.method = "recv";
+  const TransferHandle received = ranks[1].Post(receive);
+  ranks.Settle();
+  EXPECT_CONTAINS(ranks[0].Collect(sent).message(), "send and recv: message 2 (tag 0): rank 0 ");
+  EXPECT_CONTAINS(ranks[1].Collect(received).message(),
+                  "send and recv: message 2 (tag 0): rank 0 ");
 }
 
 }  // namespace

@@ -194,11 +194,10 @@ class QueueWire : public collops::PairWire {
 // Ranks on one net.
 class QueueRanks {
  public:
-  explicit QueueRanks(int size) : net(size) {
+  explicit QueueRanks(int size, bool may_fail = false) : net(size), group(size, 0, may_fail) {
     for (int rank = 0; rank < size; ++rank) {
       wires.emplace_back(&net, rank);
-      groups.emplace_back();
-      lanes.push_back(std::make_unique<PairLane>(rank, size, &wires.back(), &groups.back()));
+      lanes.push_back(std::make_unique<PairLane>(&wires.back(), &group[rank]));
     }
   }
   PairLane& operator[](int rank) { return *lanes[static_cast<size_t>(rank)]; }
@@ -213,7 +212,7 @@ class QueueRanks {
 
   Net net;
   std::deque<QueueWire> wires;
-  std::deque<Group> groups;
+  Group group;
   std::vector<std::unique_ptr<PairLane>> lanes;
 };
 

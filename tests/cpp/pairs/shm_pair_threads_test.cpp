@@ -73,10 +73,10 @@ TEST(ManyTransfersOfFourThreadsAtOnce) {
   constexpr uint32_t kBatch = 25;
   constexpr int64_t kMost = kPairRingBytes + 400000;
   Host host(kRanks);
-  std::deque<std::vector<std::byte>> memory;  // a window per rank, for every fifth message
+  std::deque<Buffer> windows;  // of every rank, for every fifth message
   for (int rank = 0; rank < kRanks; ++rank) {
-    memory.push_back(Pattern(kMost, 900U + static_cast<uint32_t>(rank)));
-    host.windows[static_cast<size_t>(rank)].Add(memory.back().data(), kMost);
+    windows.emplace_back(host.NewWindow(rank, kMost),
+                         Pattern(kMost, 900U + static_cast<uint32_t>(rank)));
   }
   const auto run = [&](int rank) {
     std::mt19937 random(static_cast<uint32_t>(rank));
@@ -93,7 +93,7 @@ TEST(ManyTransfersOfFourThreadsAtOnce) {
           const auto tag = static_cast<int32_t>(i);  // one message per tag: any order is right
           list.push_back(Send(peer, tag, &x.back()));
           if (i % 5 == 4) {
-            list.back().data = memory[static_cast<size_t>(rank)].data();
+            list.back().data = windows[static_cast<size_t>(rank)].data();
           }
           list.push_back(Recv(peer, tag, &out.back()));
         }
@@ -107,7 +107,7 @@ TEST(ManyTransfersOfFourThreadsAtOnce) {
         const int64_t bytes = BytesOf(i + round);
         const uint32_t seed = round * 100 + i;
         std::vector<std::byte> want = Pattern(bytes, seed + peer * 7919);
-        if (i % 5 == 4) want.assign(memory[peer].begin(), memory[peer].begin() + bytes);
+        if (i % 5 == 4) want.assign(windows[peer].data(), windows[peer].data() + bytes);
         EXPECT_TRUE(out[at].Holds(want));
       }
     }

@@ -1,9 +1,11 @@
 // Messages through shared memory: envelopes, rings and windows; and peers that write invalid data.
+#include <sys/resource.h>
+
 #include <deque>
 #include <string>
 #include <vector>
 
-#include "collops/comm/backends/shm/pairs/pair_layout.h"
+#include "collops/comm/backends/shm/pair_wire.h"
 #include "pairs/pair_kit.h"
 
 namespace {
@@ -12,6 +14,7 @@ using collops::ERROR_OUT_OF_HOST_MEMORY;
 using collops::ERROR_PEER_LOST;
 using collops::ERROR_RANK_MISMATCH;
 using collops::kAnySource;
+using collops::control::UniqueFd;
 using collops::shm::kPairRingBytes;
 using collops::shm::PairLayout;
 using collops::shm::ShmPairWire;
@@ -49,6 +52,10 @@ const std::vector<int64_t> kSizes = {0,
                                      kPairRingBytes + 1,
                                      2 * kPairRingBytes + 7};
 
+using Posted = collops::control::Transfer;
+const auto& Post = collops::control::Send;
+const auto& Take = collops::control::Receive;
+
 void Finish(Host* host, int sender, TransferHandle sent, int receiver, TransferHandle received) {
   EXPECT_TRUE(host->Settle());
   ASSERT_TRUE((*host)[sender].Done(sent));
@@ -79,10 +86,11 @@ TEST(EverySizeArrivesFromEnvelopeRingAndWindow) {
       for (const int64_t bytes : kSizes) {
         for (const bool send_first : {true, false}) {
           const auto seed = static_cast<uint32_t>(bytes + (window ? 1 : 0));
-          Buffer x(Pattern(bytes, seed)), out(bytes);
           Host fresh(2, size);
           Host& at = window ? fresh : host;
-          if (window) at.windows[0].Add(x.data(), bytes);
+          Buffer x = window ? Buffer(at.NewWindow(0, bytes), Pattern(bytes, seed))
+                            : Buffer(Pattern(bytes, seed));
+          Buffer out(bytes);
           TransferHandle sent, received;
           if (send_first) sent = at[0].Post(Send(1, 3, &x));
           EXPECT_TRUE(at.Settle());
@@ -91,12 +99,12 @@ TEST(EverySizeArrivesFromEnvelopeRingAndWindow) {
           if (!send_first) sent = at[0].Post(Send(1, 3, &x));
           Finish(&at, 0, sent, 1, received);
           EXPECT_TRUE(out.Holds(Pattern(bytes, seed)));
-          if (window) EXPECT_EQ(at.windows[0].rings, 0);
+          if (window) EXPECT_TRUE(at.NumAnnounced(0) <= 1);  // the window, and no ring
         }
       }
     }
-    EXPECT_EQ(host.windows[0].rings, 1);
-    EXPECT_EQ(host.windows[1].rings, 0);
+    EXPECT_EQ(host.NumAnnounced(0), 1);
+    EXPECT_EQ(host.NumAnnounced(1), 0);
     EXPECT_TRUE(host.rings_of_bell > 0);
   }
 }
@@ -112,7 +120,7 @@ TEST(ASmallBodyStaysInItsEnvelopeUntilTheSlotIsNeeded) {
   host[1].Post(Recv(0, 1, &out));
   EXPECT_TRUE(host.Settle());
   EXPECT_TRUE(out.Holds(Pattern(32, 1)));
-  EXPECT_EQ(host.windows[0].rings, 0);
+  EXPECT_EQ(host.NumAnnounced(0), 0);
 }
 
 TEST(AFullSetOfEnvelopesStopsOnlyItsSender) {
@@ -200,18 +208,27 @@ TEST(AMismatchIsReportedThroughTheWire) {
 TEST(LateMailOrAFullMailboxOnlyDelays) {
   for (const bool window : {false, true}) {
     Host host(2);
-    Buffer x(Pattern(500000, 1)), out(500000);
-    if (window) host.windows[0].Add(x.data(), x.bytes());
-    host.windows[0].mailbox_full = true;
-    host.windows[1].mail_late = true;
+    Buffer x =
+        window ? Buffer(host.NewWindow(0, 500000), Pattern(500000, 1)) : Buffer(Pattern(500000, 1));
+    Buffer out(500000);
+    const int mailbox = host.group[0].group().peers[1].mailbox.get();
+    const int inbox = host.group[1].group().inbox.get();
+    int unread = 0;
+    while (Post(mailbox, "?", 1, {}) == Posted::kDone) ++unread;
     const TransferHandle sent = host[0].Post(Send(1, 0, &x));
     const TransferHandle received = host[1].Post(Recv(0, 0, &out));
     EXPECT_TRUE(host.Settle());
     EXPECT_FALSE(host[0].Done(sent));
-    host.windows[0].mailbox_full = false;
+    char mail[64];
+    size_t bytes = 0;
+    std::vector<UniqueFd> fds;
+    for (; unread > 0; --unread) Take(inbox, mail, sizeof(mail), &bytes, &fds);
+    host[0].Poll();  // posts the mail, which the test takes out and puts back later
+    ASSERT_TRUE(Take(inbox, mail, sizeof(mail), &bytes, &fds) == Posted::kDone);
+    ASSERT_EQ(fds.size(), size_t{1});
     EXPECT_TRUE(host.Settle());
     EXPECT_TRUE(out.Untouched());
-    host.windows[1].mail_late = false;
+    EXPECT_TRUE(Post(mailbox, mail, bytes, {fds[0].get()}) == Posted::kDone);
     Finish(&host, 0, sent, 1, received);
     EXPECT_TRUE(out.Holds(Pattern(500000, 1)));
   }
@@ -220,10 +237,14 @@ TEST(LateMailOrAFullMailboxOnlyDelays) {
 TEST(WithoutMemoryForARingTheLaneEnds) {
   Host host(2);
   Buffer x(Pattern(270000, 1)), out(270000);
-  host.windows[0].out_of_memory = true;
   const TransferHandle sent = host[0].Post(Send(1, 0, &x));
   host[1].Post(Recv(0, 0, &out));
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit none{4096, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &none);
   EXPECT_TRUE(host.Settle());
+  setrlimit(RLIMIT_FSIZE, &before);
   ASSERT_TRUE(host[0].Done(sent));
   EXPECT_EQ(host[0].Collect(sent).code(), ERROR_OUT_OF_HOST_MEMORY);
   EXPECT_TRUE(host[0].found_failure());
@@ -269,8 +290,9 @@ TEST(InvalidNumbersOfAPeerNeverCrash) {
       for (const size_t word : WordsOfHeads()) {
         for (const uint64_t lie : lies) {
           Host host(2, kRanksOfSmallSlots);
-          Buffer x(Pattern(bytes, 1)), out(bytes), back(bytes);
-          if (bytes == 9001) host.windows[0].Add(x.data(), bytes);
+          Buffer x = bytes == 9001 ? Buffer(host.NewWindow(0, bytes), Pattern(bytes, 1))
+                                   : Buffer(Pattern(bytes, 1));
+          Buffer out(bytes), back(bytes);
           const std::vector<PairLane*> both = {host.lanes[0].get(), host.lanes[1].get()};
           if (stage > 0) host[0].Post(Send(1, 0, &x));
           if (stage > 1) host[0].Poll();

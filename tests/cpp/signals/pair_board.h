@@ -1,11 +1,11 @@
 // The memory of one direction of a pair wire in the model: rank 0 sends to rank 1. Its words are
-// those of pair_layout.h; what is written beside them is plain data.
+// those of pair_wire.h; what is written beside them is plain data.
 #pragma once
 
 #include <deque>
 #include <string>
 
-#include "collops/comm/backends/shm/pairs/pair_order.h"
+#include "collops/comm/backends/shm/pair_wire.h"
 #include "signals/model_words.h"
 
 namespace signals {

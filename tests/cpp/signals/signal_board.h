@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "collops/comm/backends/shm/chunk_counts.h"
+#include "collops/comm/backends/shm/exchange.h"
 #include "collops/comm/control/signal_head.h"
 #include "signals/model_words.h"
 

@@ -1,6 +1,6 @@
 // Plans of ReduceScatterV between hosts: the bytes that cross, that every slice is used once, and
 // where the order matters in the order of the ranks.
-#include "collops/comm/backends/ucx/reduction/reduction_plan.h"
+#include "collops/comm/backends/ucx/schedule.h"
 
 #include <algorithm>
 #include <string>

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/ucx/reduction/reduction_plan.h"
-#include "collops/comm/backends/ucx/schedule/simulation/predict.h"
+#include "collops/comm/backends/ucx/backend.h"
+#include "collops/comm/backends/ucx/schedule.h"
 
 namespace {
 

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/ucx/schedule/gather_schedule.h"
-#include "collops/comm/backends/ucx/schedule/slice_schedule.h"
+#include "collops/comm/backends/ucx/schedule.h"
 
 namespace {
 
@@ -15,7 +14,7 @@ using collops::ucx::GatherSchedule;
 using collops::ucx::HostMap;
 using collops::ucx::kMostHeadBytes;
 using collops::ucx::SliceSchedule;
-using collops::ucx::Transfer;
+using collops::ucx::Piece;
 
 constexpr int64_t kItem = 4;
 
@@ -31,7 +30,7 @@ std::vector<int64_t> Counts(size_t ranks, int64_t scale) {
   return counts;
 }
 
-std::vector<int64_t> Fields(const Transfer& t) {
+std::vector<int64_t> Fields(const Piece& t) {
   return {t.from, t.to, t.number, t.owner, t.begin, t.count, t.with_head ? 1 : 0};
 }
 
@@ -42,12 +41,12 @@ void Collect(const HostMap& hosts, const GatherSchedule& schedule, Lists* sent, 
   for (int rank = 0; rank < hosts.ranks(); ++rank) {
     for (int host = 0; host < hosts.hosts(); ++host) {
       if (host == hosts.HostOf(rank)) continue;
-      for (const Transfer& t : schedule.SendsTo(rank, host)) {
+      for (const Piece& t : schedule.SendsTo(rank, host)) {
         EXPECT_EQ(t.from, rank);
         EXPECT_EQ(hosts.HostOf(t.to), host);
         (*sent)[{t.from, t.to}].push_back(Fields(t));
       }
-      for (const Transfer& t : schedule.ReceivesFrom(rank, host)) {
+      for (const Piece& t : schedule.ReceivesFrom(rank, host)) {
         EXPECT_EQ(t.to, rank);
         EXPECT_EQ(hosts.HostOf(t.from), host);
         (*come)[{t.from, t.to}].push_back(Fields(t));

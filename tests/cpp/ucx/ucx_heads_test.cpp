@@ -1,7 +1,7 @@
 // The heads of hosts over UCX, and what travels with them.
 #include <signal.h>
 
-#include "collops/comm/backends/ucx/heads.h"
+#include "collops/comm/backends/ucx/link.h"
 #include "ucx/pairs.h"
 
 namespace {

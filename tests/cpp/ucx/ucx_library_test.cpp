@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collops/comm/backends/ucx/engine/context.h"
+#include "collops/comm/backends/ucx/engine/library.h"
 #include "ranks.h"
 #include "ucx/installed.h"
 

@@ -1,8 +1,7 @@
 // Messages between ranks of different hosts: the pair lane over UCX, between processes.
 #include <cstring>
 
-#include "collops/comm/backends/ucx/pairs/remote_wire.h"
-#include "collops/comm/backends/ucx/pairs/self_wire.h"
+#include "collops/comm/backends/ucx/pair_wire.h"
 #include "pairs/pair_kit.h"
 #include "ucx/pairs.h"
 
@@ -20,7 +19,9 @@ using ucx_tests::Entry;
 // One rank's end: its lane over UCX.
 struct End {
   explicit End(const Entry& e)
-      : wire(&e.worker, e.me, e.mesh.size()), lane(e.me, e.mesh.size(), &wire, &group) {}
+      : group(e.mesh.size()),
+        wire(&e.worker, e.me, e.mesh.size()),
+        lane(&wire, &group[e.me]) {}
 
   // Polls until the transfer is done, and returns its outcome.
   Status Await(TransferHandle handle) {
@@ -227,8 +228,8 @@ TEST(AFrameThatCannotBeEndsTheLane) {
 
 TEST(ARankSendsToItself) {
   collops::ucx::SelfWire wire;
-  pairs::Group group;
-  PairLane lane(0, 1, &wire, &group);
+  pairs::Group group(1);
+  PairLane lane(&wire, &group[0]);
   const std::vector<std::byte> data = Pattern(1 << 20, 3);
   Buffer sent(data);
   Buffer received(1 << 20);

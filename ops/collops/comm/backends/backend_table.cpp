@@ -7,7 +7,6 @@
 #include "collops/comm/backends/shm/backend.h"
 #include "collops/comm/backends/ucx/backend.h"
 #include "collops/comm/backends/ucx/engine/library.h"
-#include "collops/comm/backends/ucx/schedule/simulation/predict.h"
 #include "collops/comm/placement/job.h"
 #include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table/device_rules.h"

@@ -1,4 +1,4 @@
-#include "collops/comm/pairs/direct_transfers.h"
+#include "collops/comm/pairs/pair_lane.h"
 
 #include <utility>
 

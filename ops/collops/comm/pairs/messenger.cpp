@@ -1,10 +1,19 @@
 #include "collops/comm/pairs/messenger.h"
 
+#include <poll.h>
+#include <sched.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
+#include "collops/comm/pairs/pair_lane.h"
+#include "collops/core/process/interrupt.h"
+#include "collops/core/trace/spans.h"
+
+// How threads wait in the pair lane, and which of them moves it.
 namespace collops {
 namespace {
 
@@ -43,10 +52,7 @@ Status CheckTransfers(const char* name, const Transfer* list, int count, int ran
 }
 
 Messenger::Messenger(control::Control* control, PairWire* wire)
-    : control_(control),
-      endpoint_(&control->endpoint()),
-      wire_(wire),
-      lane_(endpoint_->rank(), endpoint_->size(), wire, this) {
+    : control_(control), endpoint_(&control->endpoint()), wire_(wire), lane_(wire, endpoint_) {
   control->set_pump([this] { return Pump(); }, [this] { return DozeInCall(); });
 }
 
@@ -206,6 +212,281 @@ bool Messenger::HasEnded(Batch* batch) {
   batch->outcome = outcome;
   batch->ended.store(true);
   return true;
+}
+
+namespace {
+
+// A peer that waits for what this rank has posted takes it at once; another one is not waited for.
+constexpr double kFlushS = 0.2;
+
+std::string DescribeCall(const Transfer& transfer) {
+  const bool sends = transfer.way == Transfer::kSend;
+  return Concat(WordOf(transfer), sends ? " to " : " from ",
+                transfer.peer == kAnySource ? "any rank" : Concat("rank ", transfer.peer), " (tag ",
+                transfer.tag, ")");
+}
+
+}  // namespace
+
+bool Messenger::NeedsAttention() const {
+  return (lane_.HasWork() || has_started_.load()) && !led_.load();
+}
+
+void Messenger::Attend(const std::function<bool()>& enough) {
+  Baton baton = Claim();
+  if (led_.load()) return;
+  TakeStarted();
+  Goal goal;
+  goal.enough = &enough;
+  attends_ = true;
+  static_cast<void>(Lead(&goal, &baton));
+}
+
+Messenger::Baton Messenger::Claim() {
+  Baton free(baton_, std::try_to_lock);
+  if (free.owns_lock()) return free;
+  claims_.fetch_add(1);
+  Baton baton(baton_);
+  claims_.fetch_sub(1);
+  return baton;
+}
+
+void Messenger::Yield(Baton* baton) {
+  if (claims_.load(std::memory_order_relaxed) == 0) return;
+  baton->unlock();
+  while (claims_.load() > 0) sched_yield();
+  baton->lock();
+}
+
+void Messenger::Settle(double limit_s) {
+  const Baton baton(baton_, std::try_to_lock);
+  if (!baton.owns_lock() || led_.load() || !lane_.OwesVerdicts()) return;
+  const Deadline deadline = Deadline::After(limit_s);
+  while (lane_.OwesVerdicts() && lane_.failure().ok() && !deadline.Passed()) {
+    if (!Poll()) sched_yield();
+  }
+}
+
+void Messenger::SettleAll(double limit_s) {
+  const Deadline deadline = Deadline::After(limit_s);
+  while (OwesVerdicts() && !deadline.Passed()) {
+    Settle(deadline.RemainingS());
+    if (OwesVerdicts()) sched_yield();
+  }
+  const Baton baton = Claim();
+  if (lane_.failure().ok()) wire_->Flush(Deadline::After(kFlushS));
+}
+
+control::Pumped Messenger::Pump() {
+  if (!NeedsAttention()) return control::Pumped::kNothing;
+  const Baton baton(baton_, std::try_to_lock);
+  if (!baton.owns_lock() || led_.load()) return control::Pumped::kNothing;
+  const bool posted = TakeStarted();
+  if (Poll() || posted) return control::Pumped::kMoved;
+  if (!lane_.HasWork()) return control::Pumped::kNothing;
+  return FindAwaited().unrung ? control::Pumped::kUnrung : control::Pumped::kUnderWay;
+}
+
+Messenger::Awaited Messenger::FindAwaited() const {
+  Awaited awaited;
+  awaited.unrung = !wire_->HandedOver();
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (lane_.WaitsFor(r)) (wire_->Rings(r) ? awaited.rung : awaited.unrung) = true;
+  }
+  return awaited;
+}
+
+control::Doze Messenger::PrepareDoze(const Awaited& awaited) {
+  // Other threads of this rank ring the doorbell, too, which does not end this sleep.
+  constexpr int kLongNapMs = 5;
+  const int most_ms = awaited.rung ? control::kUnrungNapMs : kLongNapMs;
+  if (!awaited.unrung) return {-1, most_ms};
+  const int news = lane_.failure().ok() ? wire_->Arm() : -1;
+  return {news, news < 0 ? 0 : most_ms};
+}
+
+template <typename Ready>
+void Messenger::NapUnrung(const Awaited& awaited, Ready&& ready) {
+  if (ready()) return;
+  control::Doze doze;
+  {
+    const Baton baton(baton_);
+    doze = PrepareDoze(awaited);
+  }
+  pollfd news = {doze.descriptor, POLLIN, 0};
+  if (doze.most_ms > 0) poll(&news, 1, doze.most_ms);
+}
+
+// Another thread may lead the lane by now: the wait looks again.
+control::Doze Messenger::DozeInCall() {
+  const Baton baton(baton_, std::try_to_lock);
+  return !baton.owns_lock() || led_.load() ? control::Doze() : PrepareDoze(FindAwaited());
+}
+
+bool Messenger::Reached(const Goal& goal) {
+  if (goal.batch != nullptr) return HasEnded(goal.batch);
+  return !lane_.HasWork() || followers_ > 0 || (*goal.enough)();
+}
+
+Status Messenger::Await(Goal* goal, Baton* baton) {
+  const recording::WaitSpan wait("wait for messages");
+  Status looked;
+  while (looked.ok() && !Reached(*goal)) {
+    if (!led_.load()) {
+      looked = Lead(goal, baton);
+    } else {
+      if (attends_) Rouse();  // it gives the lead to a thread that waits
+      Follow(baton);
+      looked = Look(goal, baton);
+    }
+  }
+  // A leading thread may have passed the lane to this thread alone: pass it on.
+  HandOver(baton);
+  if (!looked.ok()) {
+    lane_.End(looked);
+    // Unlike a failure of the lane, an interrupt also ends a group call that is under way.
+    const uint64_t step = control_->step_number();
+    const bool calls = !endpoint_->HasFinished(endpoint_->rank(), step);
+    static_cast<void>(control_->Fail(lane_.failure(), calls ? step : step + 1));
+    moved_.notify_all();
+    Rouse();
+  }
+  if (HasEnded(goal->batch)) return goal->batch->outcome;
+  return looked;
+}
+
+// Waits while another thread leads, which notifies this one when something has moved.
+void Messenger::Follow(Baton* baton) {
+  constexpr std::chrono::milliseconds kNap(20);
+  ++followers_;
+  moved_.wait_for(*baton, kNap);
+  --followers_;
+}
+
+// As long as messages move, the rank counts as busy. It sleeps without the baton.
+Status Messenger::Lead(Goal* goal, Baton* baton) {
+  led_.store(true);
+  control::Patience patience(&spins_);
+  int spins = 0;
+  Status looked;
+  while (looked.ok() && !Reached(*goal)) {
+    Yield(baton);
+    const bool posted = TakeStarted();
+    if (Poll() || posted) {
+      spins = 0;
+      patience = control::Patience(&spins_);
+    } else if (spins < spins_.looks()) {
+      ++spins;
+      control::CpuRelax();
+    } else if (!patience.Yield()) {
+      looked = Look(goal, baton);
+      if (looked.ok() && Nap(goal, baton)) spins = 0;
+    }
+  }
+  if (goal->noted) endpoint_->NotePairCall("");
+  goal->noted = false;
+  led_.store(false);
+  attends_ = false;
+  HandOver(baton);
+  return looked;
+}
+
+// As Lead(), until the first sleep.
+bool Messenger::RunDirect() {
+  DirectTransfers& direct = lane_.direct();
+  control::Patience patience(&spins_);
+  int spins = 0;
+  while (direct.open() && !direct.stopped()) {
+    if (direct.Poll()) {
+      spins = 0;
+      patience = control::Patience(&spins_);
+    } else if (endpoint_->GroupFailed(control::kAnyStep) ||
+               claims_.load(std::memory_order_relaxed) > 0 ||
+               has_started_.load(std::memory_order_relaxed)) {
+      return false;
+    } else if (spins < spins_.looks()) {
+      ++spins;
+      control::CpuRelax();
+    } else if (!patience.Yield()) {
+      return false;
+    }
+  }
+  return !direct.stopped();
+}
+
+// True if something has moved.
+bool Messenger::Nap(Goal* goal, Baton* baton) {
+  if (Reached(*goal)) return true;  // reached while this thread did not have the baton
+  if (!goal->noted && goal->batch != nullptr) {
+    endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
+    goal->noted = true;
+  }
+  const Awaited awaited = FindAwaited();
+  baton->unlock();
+  recording::WaitSpan::BeforeSleep();
+  bool moved = false;
+  const auto ready = [&] {
+    const Baton again(baton_);
+    moved = TakeStarted() || Poll();
+    return moved || Reached(*goal);
+  };
+  if (awaited.unrung) {
+    NapUnrung(awaited, ready);
+  } else {
+    endpoint_->Nap(control::kPairLane, ready);
+  }
+  baton->lock();
+  return moved;
+}
+
+void Messenger::HandOver(Baton* baton) {
+  const bool unattended = NeedsAttention();
+  if (unattended && followers_ > 0) moved_.notify_all();
+  const bool nobody = unattended && followers_ == 0;
+  if (!nobody) return;
+  baton->unlock();
+  // Wakes a group call's wait that could move the lane, or else the thread that calls Attend().
+  endpoint_->Ring(endpoint_->rank(), control::kGroupLane);
+  if (wake_) wake_();
+  baton->lock();
+}
+
+// The checks before every sleep.
+Status Messenger::Look(Goal* goal, Baton* baton) {
+  // The user's signal handlers run in here, and may close the communicator.
+  baton->unlock();
+  const bool interrupted = goal->batch != nullptr && Interrupted();
+  baton->lock();
+  COLLOPS_CHECK_ARG(!interrupted, ERROR_ABORTED, goal->name, ": rank ", endpoint_->rank(),
+                    " was interrupted");
+  control_->Drain();
+  FindLosses();
+  if (goal->batch == nullptr) return Ok();
+  if (!goal->deadline) goal->deadline = Deadline::After(control_->timeout_s());
+  return goal->deadline->Passed() ? DescribeTimeout(*goal) : Ok();
+}
+
+void Messenger::FindLosses() {
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (!lane_.WaitsFor(r)) continue;
+    bool said = false;
+    Status loss = endpoint_->FindDeparture(r, &said);
+    const Status cut = loss.ok() ? wire_->Loss(r) : Ok();
+    if (!cut.ok()) {
+      loss = Error(cut.code(), endpoint_->Who(r), " is lost: ", cut.message());
+    }
+    const auto departure = said ? PairLane::Departure::kLeft : PairLane::Departure::kEnded;
+    if (!loss.ok()) lane_.Lose(r, departure, loss);
+  }
+}
+
+Status Messenger::DescribeTimeout(const Goal& goal) {
+  std::string peers;
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (r != endpoint_->rank() && lane_.WaitsFor(r)) peers += "; " + endpoint_->DescribeRank(r);
+  }
+  return Error(ERROR_TIMEOUT, goal.name, ": timed out after ", goal.deadline->timeout_s(),
+               " s: ", lane_.Describe(), peers);
 }
 
 }  // namespace collops

@@ -35,7 +35,7 @@ struct Batch {
 // wait for messages one leads: it moves messages and sleeps for all; while no thread leads, waits
 // of group calls move them. Thread-safe. Waits only for the peers that messages name: in Run() and
 // Wait() until the time-out, in Attend() until there is nothing to do.
-class Messenger : private PairGroup {
+class Messenger {
  public:
   // `wire` belongs to the backend, and must outlive the last call.
   Messenger(control::Control* control, PairWire* wire);
@@ -81,10 +81,6 @@ class Messenger : private PairGroup {
     std::optional<Deadline> deadline;  // none: the group's time-out
     bool noted = false;                // on the board, for the messages of other ranks
   };
-
-  bool Failed() const override { return endpoint_->GroupFailed(control::kAnyStep); }
-  Status Failure() const override { return endpoint_->GroupFailure(); }
-  std::string NameRank(int rank) const override { return endpoint_->Who(rank); }
 
   // Moves the transfers that the lane has begun directly. True once all are over; false if the lane
   // has to go on with them, or another thread wants it.

@@ -1,9 +1,7 @@
-#include "collops/comm/pairs/pair_inbox.h"
+#include "collops/comm/pairs/pair_lane.h"
 
 #include <algorithm>
 #include <utility>
-
-#include "collops/comm/pairs/pair_messages.h"
 
 namespace collops {
 namespace {
@@ -49,7 +47,8 @@ void PairInbox::MarkBusy(int rank) {
 bool PairInbox::FindHead(const Transfer& transfer, int* source, size_t* head) const {
   const bool any = transfer.peer == kAnySource;
   uint64_t oldest = UINT64_MAX;
-  for (int r = any ? 0 : transfer.peer; r < (any ? context_->rank_size : transfer.peer + 1); ++r) {
+  for (int r = any ? 0 : transfer.peer; r < (any ? context_->rank_size() : transfer.peer + 1);
+       ++r) {
     const std::vector<Head>& heads = peers_[static_cast<size_t>(r)].heads;
     const auto found = std::find_if(heads.begin(), heads.end(), [&](const Head& candidate) {
       return candidate.envelope.tag == transfer.tag;
@@ -65,9 +64,9 @@ bool PairInbox::FindHead(const Transfer& transfer, int* source, size_t* head) co
 bool PairInbox::Poll() {
   bool moved = false;
   if (from_any_ > 0) {
-    first_ = (first_ + 1) % context_->rank_size;
-    for (int i = 0; i < context_->rank_size && context_->failure.ok(); ++i) {
-      moved = PollPeer((first_ + i) % context_->rank_size) || moved;
+    first_ = (first_ + 1) % context_->rank_size();
+    for (int i = 0; i < context_->rank_size() && context_->failure.ok(); ++i) {
+      moved = PollPeer((first_ + i) % context_->rank_size()) || moved;
     }
     return moved;
   }
@@ -154,11 +153,11 @@ bool PairInbox::Agree(int index, int rank, const Envelope& envelope) {
     }
     context_->table.Free(index);
   } else if (envelope.refusal) {
-    context_->table.Finish(index, RefusedBy(*context_->group, entry.transfer, rank, envelope.number,
-                                            envelope.tag, envelope.reason));
+    context_->table.Finish(index, RefusedBy(*context_->endpoint, entry.transfer, rank,
+                                            envelope.number, envelope.tag, envelope.reason));
   } else {
     const std::string text =
-        DescribeMismatch(*context_->group, rank, context_->rank, envelope, entry.transfer);
+        DescribeMismatch(*context_->endpoint, rank, context_->rank(), envelope, entry.transfer);
     Answer(rank, {envelope.number, Verdict::kMismatch, text});
     context_->Fail(Status(ERROR_RANK_MISMATCH, text));
   }
@@ -280,8 +279,8 @@ std::string PairInbox::DescribeHeads(int peer_rank) {
   }
   if (heads.size() > kShown) text += ", ...";
   return text.empty() ? text
-                      : Concat(context_->group->NameRank(peer_rank), " sends to ",
-                               context_->group->NameRank(context_->rank), " with tag ", text);
+                      : Concat(context_->endpoint->Who(peer_rank), " sends to ",
+                               context_->endpoint->Who(context_->rank()), " with tag ", text);
 }
 
 }  // namespace collops

@@ -1,9 +1,7 @@
-#include "collops/comm/pairs/pair_outbox.h"
+#include "collops/comm/pairs/pair_lane.h"
 
 #include <algorithm>
 #include <cstring>
-
-#include "collops/comm/pairs/pair_messages.h"
 
 namespace collops {
 namespace {
@@ -135,7 +133,7 @@ void PairOutbox::Close(int rank, const Verdict& verdict, const Sent& sent) {
       return;
     case Verdict::kRefused:
       table.Finish(sent.index,
-                   RefusedBy(*context_->group, table[sent.index].transfer, rank, sent.number,
+                   RefusedBy(*context_->endpoint, table[sent.index].transfer, rank, sent.number,
                              table[sent.index].transfer.tag, verdict.text));
       return;
   }

@@ -113,20 +113,4 @@ class PairWire {
   virtual void Abandon() {}
 };
 
-// What a lane asks of its communicator. Nothing here waits.
-class PairGroup {
- public:
-  PairGroup() = default;
-  PairGroup(const PairGroup&) = delete;
-  PairGroup& operator=(const PairGroup&) = delete;
-  virtual ~PairGroup() = default;
-
-  // Whether the group has failed; costs one load.
-  virtual bool Failed() const = 0;
-  // The group's failure, if Failed().
-  virtual Status Failure() const = 0;
-  // For messages: "rank 3 (pid 4711)".
-  virtual std::string NameRank(int rank) const = 0;
-};
-
 }  // namespace collops

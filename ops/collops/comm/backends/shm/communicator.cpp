@@ -1,10 +1,6 @@
 #include "collops/comm/backends/shm/communicator.h"
 
-#include "collops/comm/backends/shm/all_gather_v.h"
-#include "collops/comm/backends/shm/all_reduce.h"
 #include "collops/comm/backends/shm/backend.h"
-#include "collops/comm/backends/shm/exchange_v.h"
-#include "collops/comm/backends/shm/reduce_scatter_v.h"
 #include "collops/kernels/compute.h"
 #include "collops/kernels/reduce/reduce.h"
 #include "collops/kernels/thread_pool.h"
@@ -44,32 +40,14 @@ void ShmCommunicator::Connected() {
   exchange_ = std::make_unique<Exchange>(&control(), windows_.get());
   fused_ = std::make_unique<ShmFusedCall>(exchange_.get(), windows_.get());
   control::Endpoint* endpoint = &control().endpoint();
-  shared_windows_ = std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mail());
+  shared_windows_ =
+      std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mailbox());
   wire_ = MakePairWire({&RingPairLane, endpoint});
 }
 
-std::unique_ptr<PairWire> ShmCommunicator::MakePairWire(const PeerBell& bell) {
-  return std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), bell,
+std::unique_ptr<PairWire> ShmCommunicator::MakePairWire(const Doorbell& doorbell) {
+  return std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), doorbell,
                                        shared_windows_.get());
-}
-
-Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
-  return shm::AllGatherV(exchange_.get(), call);
-}
-
-Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return shm::ReduceScatterV(exchange_.get(), call);
-}
-
-Status ShmCommunicator::DoExchangeV(const ExchangeVCall& call) {
-  return shm::ExchangeV(exchange_.get(), call);
-}
-
-Status ShmCommunicator::DoAllReduce(const AllReduceCall& call) {
-  if (shm::ReducesInOneStep(call, size(), spec().tuning)) {
-    return shm::AllReduceInOneStep(exchange_.get(), call);
-  }
-  return Communicator::DoAllReduce(call);
 }
 
 Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {

@@ -5,8 +5,6 @@
 
 #include "collops/comm/backends/shm/exchange.h"
 #include "collops/comm/backends/shm/fused_call.h"
-#include "collops/comm/backends/shm/pairs/pair_wire.h"
-#include "collops/comm/backends/shm/windows/shared_windows.h"
 #include "collops/comm/communicator.h"
 
 namespace collops::shm {
@@ -27,9 +25,9 @@ class ShmCommunicator : public Communicator {
   bool HasWindows() const override { return windows_->HasCallers(); }
 
   // An end of the pair wires for a larger group, whose ranks on this host these are; then no
-  // messages may be sent over this communicator itself. `bell` rings the ranks of that group. Once
-  // connected; the wire must not outlive this object.
-  std::unique_ptr<PairWire> MakePairWire(const PeerBell& bell);
+  // messages may be sent over this communicator itself. `doorbell` rings the ranks of that group.
+  // Once connected; the wire must not outlive this object.
+  std::unique_ptr<PairWire> MakePairWire(const Doorbell& doorbell);
 
   // For a call of a larger group: a later fused call with a window of so many bytes allocates
   // nothing. Local; once connected, between calls.

@@ -1,5 +1,7 @@
 #include "collops/comm/backends/shm/exchange.h"
 
+#include "collops/kernels/copy/copy.h"
+
 namespace collops::shm {
 
 Exchange::Exchange(control::Control* control, WindowTable* windows)
@@ -8,13 +10,13 @@ Exchange::Exchange(control::Control* control, WindowTable* windows)
       step_(&control->step()),
       windows_(windows),
       layout_(control->backend_memory(), endpoint_->size()),
-      mail_(endpoint_),
+      mailbox_(endpoint_),
       peers_(static_cast<size_t>(endpoint_->size())) {
   endpoint_->PlaceHeads(layout_.heads());
-  control->set_drain([this] { mail_.Drain(); });
+  control->set_drain([this] { mailbox_.Drain(); });
 }
 
-Status Exchange::Start(const Agreement& agreement, const Input& input, uint32_t tile_window) {
+Status Exchange::Start(const Agreement& agreement, const SharedInput& input, uint32_t tile_window) {
   COLLOPS_RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
   CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
   COLLOPS_RETURN_IF_ERROR(Place(input, tile_window, &mine));
@@ -31,13 +33,13 @@ Status Exchange::ReadArrived() {
 }
 
 // A small input in a window goes through the call record, too: End() need not wait for readers.
-Status Exchange::Place(const Input& input, uint32_t tile_window, CallRecord* mine) {
+Status Exchange::Place(const SharedInput& input, uint32_t tile_window, CallRecord* mine) {
   if (input.bytes > kCallRecordBytes) return PlaceLong(input, tile_window, mine);
   peer_copy_.Copy(mine->data, input.data, input.bytes);
-  return PlaceLong(Input{}, tile_window, mine);
+  return PlaceLong(SharedInput{}, tile_window, mine);
 }
 
-Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord* mine) {
+Status Exchange::PlaceLong(const SharedInput& input, uint32_t tile_window, CallRecord* mine) {
   WindowSpot spot;
   own_place_ = InputPlace::kCallRecord;
   if (input.bytes == 0 || endpoint_->size() == 1) {
@@ -53,9 +55,10 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord*
   mine->tile_window_id = tile_window;
   mine->staged_first = 0;
   for (const uint32_t id : {spot.id, tile_window}) {
-    if (windows_->HasNews(id)) COLLOPS_RETURN_IF_ERROR(mail_.Send(windows_, id, &step_->waiter()));
+    if (windows_->HasNews(id))
+      COLLOPS_RETURN_IF_ERROR(mailbox_.Send(windows_, id, &step_->waiter()));
   }
-  mine->mails = mail_.sent();
+  mine->mails = mailbox_.sent();
   return Ok();
 }
 
@@ -72,15 +75,15 @@ Status Exchange::TakeCallRecord(int rank) {
     peer.keeps = false;
   }
   const uint64_t mails = theirs.mails;
-  if (mail_.received(rank) >= mails) return Ok();
-  return mail_.Expect(rank, mails, &step_->waiter());
+  if (mailbox_.received(rank) >= mails) return Ok();
+  return mailbox_.Expect(rank, mails, &step_->waiter());
 }
 
 const std::byte* Exchange::InWindow(int rank, const WindowSpot& spot, int64_t bytes,
                                     control::Segment* window) {
-  if (window->data() == nullptr) *window = mail_.Find(rank, spot.id);
+  if (window->data() == nullptr) *window = mailbox_.Find(rank, spot.id);
   peers_[static_cast<size_t>(rank)].keeps = true;
-  return WindowMail::Range(*window, spot.offset, bytes);
+  return WindowMailbox::Range(*window, spot.offset, bytes);
 }
 
 Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) {
@@ -119,9 +122,105 @@ Status Exchange::PeerTiles(int rank, int64_t bytes, const std::byte** data) {
 }
 
 Status Exchange::NotShared(int rank, const std::string& what, const WindowSpot& where) const {
-  COLLOPS_RETURN_IF_ERROR(mail_.WhyNotMapped(rank, where.id));
+  COLLOPS_RETURN_IF_ERROR(mailbox_.WhyNotMapped(rank, where.id));
   return Error(ERROR_PEER_LOST, endpoint_->Who(rank), " announced ", what, " in window ", where.id,
                " at ", where.offset, ", which it has not shared");
+}
+
+namespace {
+
+constexpr int64_t kPageBytes = 4096;
+
+constexpr int64_t RoundDown(int64_t bytes, int64_t unit) {
+  return bytes / unit * unit;
+}
+
+}  // namespace
+
+StageShape StageShape::LanePerPeer(int rank_size) {
+  const int64_t lanes = std::max(rank_size - 1, 1);
+  const int64_t lane_bytes = RoundDown(std::min(kStageBytes / lanes, kMostLaneBytes), kPageBytes);
+  return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes))};
+}
+
+StageShape StageShape::ForSkew(int64_t largest_bytes, int64_t all_bytes) const {
+  if (largest_bytes <= all_bytes - all_bytes / 4) return *this;
+  const int64_t eighth = RoundDown(largest_bytes / 8, kPageBytes);
+  return {lane_bytes, std::min(chunk_bytes, std::max(eighth, kLeastChunkBytes))};
+}
+
+void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes) {
+  exchange->peer_copy().Copy(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes,
+                             source, std::min(shape.chunk_bytes, bytes));
+}
+
+// The counters are never reset: a call continues from the earlier calls' counts. The readers have
+// read all earlier chunks, so their counts equal the writer's own.
+StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source,
+                         int64_t bytes, int first_reader, int end_reader)
+    : exchange_(exchange),
+      shape_(shape),
+      lane_(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes),
+      source_(static_cast<const std::byte*>(source)),
+      bytes_(bytes),
+      first_reader_(first_reader),
+      end_reader_(end_reader),
+      num_chunks_(NumChunks(bytes, shape.chunk_bytes)) {
+  if (exchange->staged_first() && num_chunks_ > 0) CountChunk();
+}
+
+bool StageWriter::CanWrite() const {
+  if (Done()) return false;
+  bool room = true;
+  ForEachReader([&](int r) {
+    const SegmentLayout& layout = exchange_->layout();
+    const uint64_t unread =
+        NumUnread(layout.produced(exchange_->rank(), r), layout.consumed(exchange_->rank(), r));
+    room = room && unread < static_cast<uint64_t>(shape_.num_slots());
+  });
+  return room;
+}
+
+void StageWriter::WriteChunk() {
+  const int64_t begin = written_ * shape_.chunk_bytes;
+  const int64_t slot = SlotOf(written_, shape_.num_slots());
+  exchange_->peer_copy().Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
+                              std::min(shape_.chunk_bytes, bytes_ - begin));
+  CountChunk();
+}
+
+void StageWriter::CountChunk() {
+  ++written_;
+  ForEachReader([&](int r) {
+    CountWritten(&exchange_->layout().produced(exchange_->rank(), r));
+    exchange_->endpoint().Ring(r);
+  });
+}
+
+StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int writer, int64_t bytes)
+    : exchange_(exchange),
+      shape_(shape),
+      lane_(exchange->layout().stage(writer) + lane * shape.lane_bytes),
+      writer_(writer),
+      bytes_(bytes),
+      num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
+      base_(exchange->layout().consumed(writer, exchange->rank()).Own()),
+      known_(exchange->HasStagedFirst(writer) ? 1 : 0) {}
+
+bool StageReader::CanRead() const {
+  if (Done()) return false;
+  if (read_ < known_) return true;
+  return HasChunk(exchange_->layout().produced(writer_, exchange_->rank()), base_, read_);
+}
+
+const std::byte* StageReader::Chunk() const {
+  return lane_ + SlotOf(read_, shape_.num_slots()) * shape_.chunk_bytes;
+}
+
+void StageReader::Release() {
+  ++read_;
+  CountRead(&exchange_->layout().consumed(writer_, exchange_->rank()), base_, read_);
+  exchange_->endpoint().Ring(writer_);
 }
 
 }  // namespace collops::shm

@@ -1,19 +1,164 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "collops/comm/backends/shm/pair_wire.h"
 #include "collops/comm/backends/shm/peer_copy.h"
-#include "collops/comm/backends/shm/segment_layout.h"
-#include "collops/comm/backends/shm/windows/window_mail.h"
-#include "collops/comm/backends/shm/windows/window_table.h"
+#include "collops/comm/backends/shm/windows.h"
+#include "collops/comm/control/board.h"
 #include "collops/comm/control/control.h"
+#include "collops/comm/control/signal_head.h"
+#include "collops/core/fence.h"
 
+// The counts by which a writer and a reader share a ring of chunks, with the order of each access.
+// They are never reset, and compared by subtraction: it does not matter when they wrap around.
+// Templates over the memory: tests/cpp/signals explores them in a model of weakly ordered memory.
 namespace collops::shm {
 
+// A count of chunks from one rank to another, which one rank writes.
+template <typename Memory>
+struct alignas(control::kLineBytes) ChunkSignalIn {
+  typename Memory::template Atomic<uint64_t> count;
+
+  // For the rank that writes it.
+  uint64_t Own() const { return count.load(std::memory_order_relaxed); }
+  void Set(uint64_t value) { count.store(value, std::memory_order_release); }
+  // For the other rank.
+  uint64_t Theirs() const { return count.load(std::memory_order_acquire); }
+};
+using ChunkSignal = ChunkSignalIn<MachineMemory>;
+
+constexpr int64_t SlotOf(int64_t chunk, int64_t num_slots) {
+  return chunk % num_slots;
+}
+
+// For the writer: the chunks that the reader has not read. If there are fewer than slots, the slot
+// of the next chunk is free.
+template <typename Memory>
+uint64_t NumUnread(const ChunkSignalIn<Memory>& produced, const ChunkSignalIn<Memory>& consumed) {
+  const uint64_t written = produced.Own();
+  return written - consumed.Theirs();
+}
+
+// For the writer, once the chunk is in its slot.
+template <typename Memory>
+void CountWritten(ChunkSignalIn<Memory>* produced) {
+  produced->Set(produced->Own() + 1);
+}
+
+// For the reader, which has read `base` chunks in earlier calls and `read` chunks in this one:
+// whether the next one is in its slot.
+template <typename Memory>
+bool HasChunk(const ChunkSignalIn<Memory>& produced, uint64_t base, int64_t read) {
+  return produced.Theirs() - base > static_cast<uint64_t>(read);
+}
+
+// For the reader, once it has read the chunk.
+template <typename Memory>
+void CountRead(ChunkSignalIn<Memory>* consumed, uint64_t base, int64_t read) {
+  consumed->Set(base + static_cast<uint64_t>(read));
+}
+
+using control::kLineBytes;
+
+constexpr int64_t kCallRecordBytes = 16 << 10;
+constexpr int64_t kStageBytes = 2 << 20;
+constexpr int64_t kChunkBytes = 128 << 10;
+constexpr int64_t kLeastChunkBytes = 16 << 10;  // where chunks are shorter for a reason
+// Fewer lanes than fill the stage are no longer than this: what is ahead of the readers should
+// still be in a cache when they come to it.
+constexpr int64_t kMostLaneBytes = 1 << 20;
+// An input up to this size is staged before the call record is published, as one in the record is
+// written before; with a longer one the peers would wait while they could copy their own.
+constexpr int64_t kMostStagedFirst = 64 << 10;
+
+// Where peers find a rank's input in a call.
+enum class InputPlace : uint32_t {
+  kCallRecord = 0,  // in its call record, behind the head
+  kStage = 1,       // chunk by chunk in its stage; all but staged first ones have a signal
+  kWindow = 2,      // in its window, in place
+};
+
+// The first signal of a call: Control's head, where the input lies, and the input itself if it is
+// small, in the same cache lines. Two per rank, by the parity of the step.
+struct alignas(kLineBytes) CallRecord {
+  control::SignalHead head;  // published last
+  uint64_t mails;            // window mails that this rank has sent so far
+  InputPlace place;
+  uint32_t window_id;
+  int64_t window_offset;
+  uint32_t tile_window_id;  // in a fused call; 0: none
+  uint32_t staged_first;    // not 0: the first chunk of every lane is in the stage already
+  alignas(64) std::byte data[kCallRecordBytes];
+};
+static_assert(offsetof(CallRecord, data) == 64);
+
+// A count in one fused call, with the low 40 bits of the call's step. Never reset: a count of an
+// earlier call reads as 0, unless it has not changed for exactly 2^40 steps.
+struct alignas(kLineBytes) FusedSignal {
+  std::atomic<uint64_t> value;
+};
+
+// The layout of the shared memory of shm, which Control's first contact has allocated for
+// `rank_size` ranks. A value; points into memory that a Segment owns.
+class SegmentLayout {
+ public:
+  SegmentLayout() = default;
+  SegmentLayout(std::byte* base, int rank_size)
+      : base_(base), rank_size_(rank_size), rank_bytes_(RankBytes(rank_size)) {}
+
+  static int64_t Bytes(int rank_size) {
+    return rank_size * RankBytes(rank_size) + PairLayout::Bytes(rank_size);
+  }
+
+  control::HeadPlaces heads() const {
+    return {base_ + offsetof(CallRecord, head), rank_bytes_, sizeof(CallRecord)};
+  }
+  CallRecord& call_record(int rank, uint64_t step) const {
+    return reinterpret_cast<CallRecord*>(RankBase(rank))[control::ParityOf(step)];
+  }
+  std::byte* stage(int rank) const { return RankBase(rank) + rank_bytes_ - kStageBytes; }
+  // The memory for messages between two ranks, behind the memory of all ranks.
+  std::byte* pairs() const { return base_ + rank_size_ * rank_bytes_; }
+  // Chunks that `writer` has staged for `reader`; writer == reader: for all ranks.
+  ChunkSignal& produced(int writer, int reader) const { return signals(writer)[reader]; }
+  // Chunks of `writer`'s stage that `reader` has read.
+  ChunkSignal& consumed(int writer, int reader) const {
+    return signals(reader)[rank_size_ + writer];
+  }
+  // Signals of `rank` in fused calls: 2 * rank_size of the operator's, then the backend's own.
+  static int NumFusedSignals(int rank_size) { return 3 * rank_size + 1; }
+  FusedSignal& fused_signal(int rank, int index) const {
+    return reinterpret_cast<FusedSignal*>(signals(rank) + 2 * rank_size_)[index];
+  }
+
+ private:
+  // The memory of one rank: 2 call records | produced and consumed signals, one per peer each |
+  // signals of fused calls | stage.
+  static int64_t RankBytes(int rank_size) {
+    const int64_t signals =
+        (2 * rank_size + NumFusedSignals(rank_size)) * int64_t{sizeof(ChunkSignal)};
+    return control::RoundUp(2 * int64_t{sizeof(CallRecord)} + signals, control::kPageBytes) +
+           kStageBytes;
+  }
+  std::byte* RankBase(int rank) const { return base_ + rank * rank_bytes_; }
+  ChunkSignal* signals(int rank) const {
+    return reinterpret_cast<ChunkSignal*>(RankBase(rank) + 2 * sizeof(CallRecord));
+  }
+
+  std::byte* base_ = nullptr;
+  int rank_size_ = 0;
+  int64_t rank_bytes_ = 0;
+};
+static_assert(sizeof(FusedSignal) == sizeof(ChunkSignal));
+
 // The bytes of this rank's input that its peers read.
-struct Input {
+struct SharedInput {
   const std::byte* data = nullptr;
   int64_t bytes = 0;
   bool changes = false;  // before End(): peers read a copy
@@ -31,7 +176,7 @@ class Exchange {
   // until End(), unless it says so.
   // `stage_first` copies the first chunk of every lane into the stage (StageFirst), if it may.
   template <typename StageFirst>
-  Status Begin(const Agreement& agreement, const Input& input, StageFirst&& stage_first) {
+  Status Begin(const Agreement& agreement, const SharedInput& input, StageFirst&& stage_first) {
     COLLOPS_RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
     CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
     COLLOPS_RETURN_IF_ERROR(Place(input, 0, &mine));
@@ -40,7 +185,7 @@ class Exchange {
   // As Begin(), for a call with different bytes for each peer: `fill` writes short slices into the
   // call record, `input` holds the long ones.
   template <typename Fill, typename StageFirst>
-  Status BeginCells(const Agreement& agreement, const Input& input, Fill&& fill,
+  Status BeginCells(const Agreement& agreement, const SharedInput& input, Fill&& fill,
                     StageFirst&& stage_first) {
     COLLOPS_RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
     CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
@@ -50,7 +195,7 @@ class Exchange {
   }
   // Begin() without the wait, for a call whose body reads the peers' records as they arrive.
   // `tile_window`: this rank's window for tiles, 0: none.
-  Status Start(const Agreement& agreement, const Input& input, uint32_t tile_window);
+  Status Start(const Agreement& agreement, const SharedInput& input, uint32_t tile_window);
   // Reads the records that have arrived since.
   Status ReadArrived();
   Status AwaitAll();
@@ -78,7 +223,7 @@ class Exchange {
   int rank() const { return endpoint_->rank(); }
   int size() const { return endpoint_->size(); }
   control::Step& step() { return *step_; }
-  WindowMail& mail() { return mail_; }
+  WindowMailbox& mailbox() { return mailbox_; }
   // For all that this rank writes for its peers.
   PeerCopy& peer_copy() { return peer_copy_; }
   control::Endpoint& endpoint() const { return *endpoint_; }
@@ -96,12 +241,12 @@ class Exchange {
     control::Segment tiles;
   };
 
-  Status Place(const Input& input, uint32_t tile_window, CallRecord* mine);
+  Status Place(const SharedInput& input, uint32_t tile_window, CallRecord* mine);
   // Place() for an input that does not fit into a call record, or is empty.
-  Status PlaceLong(const Input& input, uint32_t tile_window, CallRecord* mine);
+  Status PlaceLong(const SharedInput& input, uint32_t tile_window, CallRecord* mine);
   // While peers may still read what the previous call staged, nothing is staged here.
   template <typename StageFirst>
-  Status PublishStaged(const Input& input, CallRecord* mine, StageFirst&& stage_first) {
+  Status PublishStaged(const SharedInput& input, CallRecord* mine, StageFirst&& stage_first) {
     staged_first_ = own_place_ == InputPlace::kStage && step_->PreviousFinished();
     const bool before = staged_first_ && input.bytes <= kMostStagedFirst;
     mine->staged_first = before ? 1 : 0;
@@ -120,11 +265,128 @@ class Exchange {
   control::Step* step_;
   WindowTable* windows_;
   SegmentLayout layout_;
-  WindowMail mail_;
+  WindowMailbox mailbox_;
   PeerCopy peer_copy_;
   std::vector<PeerCall> peers_;
   InputPlace own_place_ = InputPlace::kCallRecord;
   bool staged_first_ = false;
 };
+
+// How one call cuts a rank's stage into lanes, each a ring of chunks. AllGatherV has one lane that
+// all peers read, ReduceScatterV one lane per peer. Equal on every rank.
+struct StageShape {
+  int64_t lane_bytes;
+  int64_t chunk_bytes;
+  int64_t num_slots() const { return lane_bytes / chunk_bytes; }
+
+  static constexpr StageShape OneLane() { return {kMostLaneBytes, kChunkBytes}; }
+  static StageShape LanePerPeer(int rank_size);
+  // This shape for a call in which one rank has `largest_bytes` of all. If that is most of them,
+  // the other ranks have little to do but wait for its chunks, and chunks are shorter.
+  StageShape ForSkew(int64_t largest_bytes, int64_t all_bytes) const;
+  // Those lanes are numbered by reader, without the writer itself.
+  static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
+};
+
+inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
+  return (bytes + chunk_bytes - 1) / chunk_bytes;
+}
+
+// Copies the first chunk of a lane of this rank's stage, before it is known that all ranks agree.
+void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes);
+
+// Writes one lane of this rank's stage, chunk by chunk, at most the lane's size ahead of its
+// readers. Lives during one call: the peers have announced it, so they have finished reading the
+// chunks of earlier calls.
+class StageWriter {
+ public:
+  // The readers are the ranks [first_reader, end_reader) except this one.
+  StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes,
+              int first_reader, int end_reader);
+
+  bool Done() const { return written_ == num_chunks_; }
+  // All bytes before this one have been written, and maybe bytes after it.
+  int64_t end() const { return std::min(bytes_, written_ * shape_.chunk_bytes); }
+  // Where the chunk begins that was written last.
+  int64_t last_begin() const { return (written_ - 1) * shape_.chunk_bytes; }
+  bool CanWrite() const;
+  void WriteChunk();
+
+ private:
+  void CountChunk();
+  template <typename Visit>
+  void ForEachReader(Visit&& visit) const {
+    for (int r = first_reader_; r < end_reader_; ++r) {
+      if (r != exchange_->rank()) visit(r);
+    }
+  }
+
+  Exchange* exchange_;
+  StageShape shape_;
+  std::byte* lane_;
+  const std::byte* source_;
+  int64_t bytes_;
+  int first_reader_;
+  int end_reader_;
+  int64_t num_chunks_;
+  int64_t written_ = 0;
+};
+
+// Reads the lane that a peer writes for this rank. Lives during one call.
+class StageReader {
+ public:
+  StageReader(Exchange* exchange, StageShape shape, int lane, int writer, int64_t bytes);
+
+  int writer() const { return writer_; }
+  bool Done() const { return read_ == num_chunks_; }
+  bool CanRead() const;
+  // The address of the next chunk, and its range of the whole.
+  const std::byte* Chunk() const;
+  int64_t begin() const { return read_ * shape_.chunk_bytes; }
+  int64_t end() const { return std::min(bytes_, begin() + shape_.chunk_bytes); }
+  void Release();
+
+ private:
+  Exchange* exchange_;
+  StageShape shape_;
+  const std::byte* lane_;
+  int writer_;
+  int64_t bytes_;
+  int64_t num_chunks_;
+  uint64_t base_;  // chunks read from this writer in earlier calls
+  int64_t known_;  // chunks that need no signal
+  int64_t read_ = 0;
+};
+
+// Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
+// arrive, which `take` gets. It never waits for only one of both, so full stages cannot block each
+// other. `written` gets each writer whose chunk has just been written, while caches still have it.
+template <typename Take, typename Written>
+Status MoveStages(Exchange* exchange, std::vector<StageWriter>* writers,
+                  std::vector<StageReader>* readers, const Take& take, const Written& written) {
+  const auto is_done = [](const auto& part) { return part.Done(); };
+  const auto can_move = [&] {
+    return std::any_of(writers->begin(), writers->end(),
+                       [](const auto& w) { return w.CanWrite(); }) ||
+           std::any_of(readers->begin(), readers->end(), [](const auto& r) { return r.CanRead(); });
+  };
+  while (!std::all_of(writers->begin(), writers->end(), is_done) ||
+         !std::all_of(readers->begin(), readers->end(), is_done)) {
+    COLLOPS_RETURN_IF_ERROR(exchange->step().Until(can_move));
+    // All that there is room for, because peers may be waiting for it.
+    for (StageWriter& writer : *writers) {
+      while (writer.CanWrite()) {
+        writer.WriteChunk();
+        written(writer);
+      }
+    }
+    for (StageReader& reader : *readers) {
+      if (!reader.CanRead()) continue;
+      take(reader);
+      reader.Release();
+    }
+  }
+  return Ok();
+}
 
 }  // namespace collops::shm

@@ -1,15 +1,84 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "collops/comm/backends/shm/exchange.h"
-#include "collops/comm/backends/shm/matrix_cut.h"
-#include "collops/comm/backends/shm/windows/call_window.h"
+#include "collops/comm/call_window.h"
 #include "collops/comm/fused_call.h"
 #include "collops/core/deadline.h"
 
 namespace collops::shm {
+
+// How a matrix goes through a stage: in parts of full rows or, if rows are long, of some columns of
+// a few rows. Equal on every rank. A part has a multiple of `row_unit` rows, and its width is a
+// whole number of cache lines.
+class MatrixCut {
+ public:
+  static constexpr int64_t kPartBytes = 256 << 10;
+
+  MatrixCut() = default;
+  MatrixCut(int64_t rows, int64_t row_bytes, int64_t row_unit)
+      : rows_(rows), row_bytes_(row_bytes) {
+    const int64_t units = kPartBytes / std::max<int64_t>(row_unit * row_bytes, 1);
+    part_rows_ = row_unit * std::max<int64_t>(units, 1);
+    part_width_ = units > 0 ? std::max<int64_t>(row_bytes, 1) : kPartBytes / row_unit / 128 * 128;
+    across_ = (row_bytes + part_width_ - 1) / part_width_;
+  }
+
+  int64_t num_parts() const { return (rows_ + part_rows_ - 1) / part_rows_ * across_; }
+
+  // Part `index` of the matrix, without data and ld_bytes, which the caller sets.
+  MatrixPart Part(int64_t index) const {
+    MatrixPart part;
+    part.row = index / across_ * part_rows_;
+    part.rows = std::min(part_rows_, rows_ - part.row);
+    part.begin = index % across_ * part_width_;
+    part.end = std::min(part.begin + part_width_, row_bytes_);
+    return part;
+  }
+
+ private:
+  int64_t rows_ = 0;
+  int64_t row_bytes_ = 0;
+  int64_t part_rows_ = 1;
+  int64_t part_width_ = 1;
+  int64_t across_ = 0;
+};
+
+// The window of a fused call on shm, with its signals, some of which the backend uses. Its memory
+// is reused from call to call, and grows when a call needs more. Owned by the fused call; one
+// thread; waits for no one.
+class ShmCallWindow final : public CallWindow {
+ public:
+  ShmCallWindow(Exchange* exchange, WindowTable* windows)
+      : exchange_(exchange), windows_(windows) {}
+
+  // Allocates memory for the next call, or for a later one; local.
+  Status Prepare(int64_t bytes);
+  Status Reserve(int64_t bytes);
+  // The id that the call announces; 0: the call has no window.
+  uint32_t id() const { return id_; }
+  // All ranks have begun the call that was prepared.
+  void AllBegun() { old_memory_.reset(); }
+
+  std::byte* data() const override;
+  Status PeerData(int rank, const std::byte** data) const override;
+  bool IsFree() const override { return exchange_->step().PreviousFinished(); }
+  void Signal(int index, int64_t count) override;
+  int64_t Signalled(int rank, int index) const override;
+
+ private:
+  Exchange* exchange_;
+  WindowTable* windows_;
+  int64_t bytes_ = 0;
+  uint32_t id_ = 0;
+  std::shared_ptr<Window> memory_;
+  bool announced_ = false;              // a call has used memory_
+  std::shared_ptr<Window> old_memory_;  // peers may read it until they have begun this call
+};
 
 // A fused call on shm. An input in a window is read in place; another one goes through the stage in
 // the parts of a MatrixCut. Wait() and End() wait until the time-out. Owned by the communicator;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/backends/call_prediction.h"
 #include "collops/comm/communicator.h"
 
 namespace collops::ucx {
@@ -17,5 +18,9 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
 int64_t SharedBytes(int rank_size);
 // Which UCX it is and what it can use, or why it cannot be opened. Opens UCX.
 std::vector<std::pair<std::string, std::string>> ShownFacts();
+
+// What a call on several hosts would cost, by simulating the ranks' schedules. Of any number of
+// ranks; local, waits for no one. ERROR_INVALID_PARAM for a call that no group can make.
+Status Predict(const CallToPredict& call, Prediction* prediction);
 
 }  // namespace collops::ucx

@@ -1,13 +1,47 @@
 #include "collops/comm/backends/ucx/communicator.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "collops/comm/backends/shm/backend.h"
+#include "collops/comm/backends/ucx/backend.h"
 #include "collops/comm/backends/ucx/collectives.h"
-#include "collops/comm/backends/ucx/plain_window.h"
+#include "collops/comm/backends/ucx/engine/library.h"
 #include "collops/comm/control/control.h"
+#include "collops/comm/control/meetings/part_meeting.h"
+#include "collops/comm/placement/job.h"
+#include "collops/comm/placement/job_place.h"
+#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/window.h"
+#include "collops/core/status.h"
 #include "collops/kernels/compute.h"
 #include "collops/kernels/reduce/reduce.h"
+#include "collops/kernels/thread_pool.h"
 
 namespace collops::ucx {
 namespace {
+
+constexpr std::align_val_t kWindowAlignment{4096};
+
+// Memory that only its own rank addresses.
+class OwnWindow : public Window {
+ public:
+  OwnWindow(void* data, int64_t bytes, RankSet own)
+      : data_(data), bytes_(bytes), own_(std::move(own)) {}
+  ~OwnWindow() override { ::operator delete(data_, kWindowAlignment); }
+
+  void* data() const override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+  const RankSet& peers() const override { return own_; }
+
+ private:
+  void* data_;
+  int64_t bytes_;
+  RankSet own_;
+};
 
 // What was sent has usually left this host long before.
 constexpr double kFlushS = 1.0;
@@ -35,7 +69,12 @@ Status UcxCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* w
   COLLOPS_CHECK_ARG(bytes >= 0, ERROR_INVALID_PARAM, "a window must have 0 bytes or more, got ",
                     bytes);
   COLLOPS_RETURN_IF_ERROR(control().CheckUsable("empty"));
-  return PlainWindow::Allocate(bytes, WindowPeers(), window);
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  void* const data = ::operator new(size, kWindowAlignment, std::nothrow);
+  COLLOPS_CHECK_ARG(data != nullptr, ERROR_OUT_OF_HOST_MEMORY, "this process cannot allocate ",
+                    bytes, " more bytes");
+  *window = std::make_shared<OwnWindow>(data, bytes, WindowPeers());
+  return Ok();
 }
 
 RankSet UcxCommunicator::WindowPeers() const {
@@ -66,44 +105,38 @@ Status UcxCommunicator::ConnectAll() {
   return Ok();
 }
 
-template <typename Attach, typename Move>
-Status UcxCommunicator::Step(const Agreement& agreement, Attach&& attach, Move&& move) {
-  control::Step& step = control().step();
-  if (link_->host != nullptr) link_->host->set_timeout_s(timeout_s());
-  COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
-  attach();
-  const Status agreed = step.Agree();
-  link_->heads->Clear();
-  COLLOPS_RETURN_IF_ERROR(agreed);
-  COLLOPS_RETURN_IF_ERROR(move());
-  return step.End();
-}
-
-Status UcxCommunicator::DoAllGatherV(const AllGatherVCall& call) {
-  return Step(
-      *call.agreement, [&] { AttachAllGatherV(link_.get(), call); },
-      [&] { return ucx::AllGatherV(link_.get(), call); });
-}
-
-Status UcxCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  const char* const name = call.agreement->called();
-  std::unique_ptr<SliceReduction> reduction = MakeReduction(link_.get(), call, &scratch_);
-  const Status ready = reduction->Prepare();
+Status UcxCommunicator::RunStep(const Agreement& agreement, std::unique_ptr<CrossHostCall> call) {
+  const Status ready = call->Prepare();
   if (!ready.ok()) {
     // Only this rank has failed: no data has moved, and the next call may find memory.
+    const char* const name = agreement.called();
     const Status reason = Error(ready.code(), name, ": ", ready.message());
     COLLOPS_RETURN_IF_ERROR(control().Refuse(name, reason));
     return reason;
   }
-  const Status status =
-      Step(*call.agreement, [&] { reduction->Attach(); }, [&] { return reduction->Run(); });
-  reduction.reset();  // takes back what UCX still has of the scratch memory
-  scratch_.Trim();
+  control::Step& step = control().step();
+  if (link_->host != nullptr) link_->host->set_timeout_s(timeout_s());
+  COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
+  call->Attach();
+  const Status agreed = step.Agree();
+  link_->heads->Clear();
+  COLLOPS_RETURN_IF_ERROR(agreed);
+  COLLOPS_RETURN_IF_ERROR(call->Run());
+  return step.End();
+}
+
+Status UcxCommunicator::DoAllGatherV(const AllGatherVCall& call) {
+  return RunStep(*call.agreement, MakeAllGatherV(link_.get(), call));
+}
+
+Status UcxCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
+  const Status status = RunStep(*call.agreement, MakeReduceScatterV(link_.get(), call, &scratch_));
+  scratch_.Trim();  // UCX has nothing of it any more
   return status;
 }
 
 Status UcxCommunicator::DoExchangeV(const ExchangeVCall& call) {
-  return Step(*call.agreement, [] {}, [&] { return ucx::ExchangeV(link_.get(), call); });
+  return RunStep(*call.agreement, MakeExchangeV(link_.get(), call));
 }
 
 // A peer gets what was sent to it, although this rank closes its connections at once.
@@ -123,6 +156,73 @@ void UcxCommunicator::OnClose() {
   control().step().set_carrier(nullptr);
   link_.reset();
   scratch_.Free();
+}
+
+namespace {
+
+// Ranks on this rank's host, as its parent, the table or the launcher says; 1 while nothing says
+// it.
+int RanksHere(const CommunicatorSpec& spec) {
+  const auto count = [rank = static_cast<size_t>(spec.rank)](const auto& all, auto host_of) {
+    return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const auto& other) {
+      return host_of(other) == host_of(all[rank]);
+    }));
+  };
+  if (spec.introduction != nullptr) {
+    return count(spec.introduction->rows, [](const auto& row) { return row.host; });
+  }
+  if (spec.table == nullptr) return std::max(DetectLauncher().local_size, 1);
+  if (!spec.table->completed) return 1;
+  return count(spec.table->ranks, [](const auto& rank) { return rank.server; });
+}
+
+// A table that somebody still writes may place the ranks on several hosts.
+Status IsOnOneHost(const CommunicatorSpec& spec, bool* one_host) {
+  const bool agreed = !spec.job_id.empty() && spec.introduction == nullptr;
+  *one_host =
+      spec.one_host || spec.comm_mode == COMM_MULTI_THREAD || (agreed && spec.meet_at.empty());
+  const bool open = spec.table != nullptr && !spec.table->completed;
+  if (*one_host || open || agreed || spec.introduction != nullptr) return Ok();
+  JobPlace place;
+  COLLOPS_RETURN_IF_ERROR(FindJobPlace(spec.table, spec.rank, &place));
+  *one_host = place.address.empty();
+  return Ok();
+}
+
+}  // namespace
+
+Status Available() {
+  const Library* library = nullptr;
+  return Load(&library);
+}
+
+Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+  bool one_host = false;
+  COLLOPS_RETURN_IF_ERROR(IsOnOneHost(spec, &one_host));
+  if (one_host) return shm::Create(spec, communicator);
+  std::shared_ptr<control::Control> control;
+  COLLOPS_RETURN_IF_ERROR(control::Control::Create(spec, 0, &control, control::Reach::kHosts));
+  COLLOPS_RETURN_IF_ERROR(kernels::SetDefaultShare(RanksHere(spec)));
+  *communicator = std::make_shared<UcxCommunicator>(std::move(control));
+  return Ok();
+}
+
+int64_t SharedBytes(int rank_size) {
+  return shm::SegmentBytes(rank_size);
+}
+
+std::vector<std::pair<std::string, std::string>> ShownFacts() {
+  Report report;
+  const Status described = Describe(&report);
+  if (!described.ok()) return {{"no", described.message()}};
+  std::string transports;
+  for (const std::string& transport : report.transports) {
+    transports += (transports.empty() ? "" : ", ") + transport;
+  }
+  return {{"library", Concat(report.path, " (", report.source, ")")},
+          {"version", report.version},
+          {"transports", transports},
+          {"RDMA", ShowRdma(report)}};
 }
 
 }  // namespace collops::ucx

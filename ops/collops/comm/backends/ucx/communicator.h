@@ -3,9 +3,8 @@
 #include <memory>
 #include <mutex>
 
-#include "collops/comm/backends/ucx/link.h"
-#include "collops/comm/backends/ucx/pairs/pair_wire.h"
-#include "collops/comm/backends/ucx/scratch.h"
+#include "collops/comm/backends/ucx/collectives.h"
+#include "collops/comm/backends/ucx/pair_wire.h"
 #include "collops/comm/communicator.h"
 
 namespace collops::ucx {
@@ -34,10 +33,8 @@ class UcxCommunicator : public Communicator {
   void OnClose() override;
 
  private:
-  // One step: the ranks agree, then `move` moves the data. `attach` chooses what goes with the
-  // head.
-  template <typename Attach, typename Move>
-  Status Step(const Agreement& agreement, Attach&& attach, Move&& move);
+  // One step: the ranks agree, then the data moves.
+  Status RunStep(const Agreement& agreement, std::unique_ptr<CrossHostCall> call);
 
   // Set once first contact is complete.
   std::unique_ptr<Link> link_;

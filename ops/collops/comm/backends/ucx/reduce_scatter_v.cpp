@@ -1,10 +1,8 @@
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "collops/comm/backends/ucx/collectives.h"
-#include "collops/comm/backends/ucx/reduction/planned_reduction.h"
-#include "collops/comm/backends/ucx/schedule/slice_schedule.h"
-#include "collops/comm/backends/ucx/streams.h"
 #include "collops/comm/user_calls.h"
 #include "collops/kernels/copy/copy.h"
 #include "collops/kernels/reduce/reduce.h"
@@ -25,27 +23,21 @@ struct Source {
 };
 
 // Every slice crosses as it is.
-class WholeSlices : public SliceReduction {
+class WholeSlices : public CrossHostCall {
  public:
   WholeSlices(Link* link, const ReduceScatterVCall& call, Scratch* scratch)
-      : link_(link),
+      : CrossHostCall(link, *call.agreement, call.dtype),
         call_(call),
-        hosts_(link->hosts),
-        item_(SizeOf(call.dtype)),
-        x_(static_cast<const std::byte*>(call.x)),
-        rank_(link->control->spec().rank),
         size_(link->control->spec().rank_size),
         bytes_(call.send_counts[rank_] * item_),
         schedule_(hosts_, call.send_counts, item_),
-        scratch_(scratch),
-        streams_(call.agreement->called(), link->worker.get(), &link->control->step(), rank_,
-                 link->control->timeout_s()) {}
+        scratch_(scratch) {}
 
   Status Prepare() override { return scratch_->Reserve(schedule_.ScratchBytes(rank_)); }
 
   void Attach() override {
     for (const int to : hosts_.Targets()) {
-      const Transfer sent = schedule_.Of(rank_, to);
+      const Piece sent = schedule_.Of(rank_, to);
       if (sent.with_head) link_->heads->Attach(to, Slice(to), sent.count * item_);
     }
   }
@@ -65,7 +57,7 @@ class WholeSlices : public SliceReduction {
         } else {
           source.incoming = streams_.Receive(r, 0, memory, bytes_, Streams::kSlots);
         }
-        const Transfer sent = schedule_.Of(rank_, r);
+        const Piece sent = schedule_.Of(rank_, r);
         if (!sent.with_head) streams_.Send(r, sent.number, Slice(r), sent.count * item_);
       }
     }
@@ -78,7 +70,9 @@ class WholeSlices : public SliceReduction {
   }
 
  private:
-  const std::byte* Slice(int rank) const { return x_ + call_.sdispls[rank] * item_; }
+  const std::byte* Slice(int rank) const {
+    return static_cast<const std::byte*>(call_.x) + call_.sdispls[rank] * item_;
+  }
 
   // The slices of the ranks of this host: this rank's own lies in x, the others' are copied.
   Status ReadHost(std::byte* to) {
@@ -133,28 +127,45 @@ class WholeSlices : public SliceReduction {
     });
   }
 
-  Link* link_;
   const ReduceScatterVCall& call_;
-  const HostMap& hosts_;
-  const int64_t item_;
-  const std::byte* const x_;
-  const int rank_;
   const int size_;
   const int64_t bytes_;  // of this rank's slice
   const SliceSchedule schedule_;
   Scratch* scratch_;
   std::vector<Source> sources_;  // by rank
-  Streams streams_;
 };
+
+constexpr std::align_val_t kScratchAlignment{4096};
 
 }  // namespace
 
-std::unique_ptr<SliceReduction> MakeReduction(Link* link, const ReduceScatterVCall& call,
-                                              Scratch* scratch) {
+Status Scratch::Reserve(int64_t bytes) {
+  if (bytes <= bytes_) return Ok();
+  Free();
+  void* const data = ::operator new(static_cast<size_t>(bytes), kScratchAlignment, std::nothrow);
+  COLLOPS_CHECK_ARG(data != nullptr, ERROR_OUT_OF_HOST_MEMORY, "this process cannot allocate ",
+                    bytes, " bytes of memory for the slices of other ranks");
+  data_ = static_cast<std::byte*>(data);
+  bytes_ = bytes;
+  return Ok();
+}
+
+void Scratch::Trim() {
+  if (bytes_ > kMostKeptBytes) Free();
+}
+
+void Scratch::Free() {
+  ::operator delete(data_, kScratchAlignment);
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+std::unique_ptr<CrossHostCall> MakeReduceScatterV(Link* link, const ReduceScatterVCall& call,
+                                                  Scratch* scratch) {
   std::vector<ReductionPlan> plans =
       PlanReductions(link->hosts, call.send_counts, ElementsOf(call.dtype, call.op));
   if (plans.empty()) return std::make_unique<WholeSlices>(link, call, scratch);
-  return ReduceByPlans(link, std::move(plans), call, scratch);
+  return MakePlannedReduction(link, std::move(plans), call, scratch);
 }
 
 }  // namespace collops::ucx

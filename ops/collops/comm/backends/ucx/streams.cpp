@@ -12,7 +12,7 @@ namespace {
 // How long the board may take to say why a peer is lost.
 constexpr double kExplainS = 0.5;
 
-Chunking Cut(int64_t bytes, int64_t chunk_bytes) {
+Chunking CutStream(int64_t bytes, int64_t chunk_bytes) {
   Chunking chunking;
   chunking.bytes = bytes;
   chunking.chunk_bytes = chunk_bytes;
@@ -29,12 +29,13 @@ Tag Streams::TagFrom(int source, int number) const {
 
 void Streams::Send(int to, int number, const void* data, int64_t bytes, int64_t chunk_bytes) {
   if (bytes == 0) return;
-  Emplace(to, number, data, 0, Cut(bytes, chunk_bytes))->Offer(Cut(bytes, chunk_bytes).count());
+  Emplace(to, number, data, 0, CutStream(bytes, chunk_bytes))
+      ->Offer(CutStream(bytes, chunk_bytes).count());
 }
 
 OutgoingChunks* Streams::SendRing(int to, int number, const void* ring, int64_t bytes,
                                   int64_t chunk_bytes) {
-  return Emplace(to, number, ring, kSlots, Cut(bytes, chunk_bytes));
+  return Emplace(to, number, ring, kSlots, CutStream(bytes, chunk_bytes));
 }
 
 OutgoingChunks* Streams::Emplace(int to, int number, const void* data, int64_t slots,
@@ -51,7 +52,7 @@ IncomingChunks* Streams::Receive(int from, int number, void* data, int64_t bytes
   if (bytes == 0) return nullptr;
   incoming_.emplace_back(worker_, from, TagFrom(from, number), TagFrom(rank_, number),
                          ChunkMemory{static_cast<std::byte*>(data), slots},
-                         Cut(bytes, chunk_bytes));
+                         CutStream(bytes, chunk_bytes));
   return &incoming_.back().chunks;
 }
 

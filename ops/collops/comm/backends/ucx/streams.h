@@ -7,7 +7,7 @@
 
 #include "collops/comm/backends/ucx/engine/chunks.h"
 #include "collops/comm/backends/ucx/engine/worker.h"
-#include "collops/comm/backends/ucx/schedule/transfer.h"
+#include "collops/comm/backends/ucx/schedule.h"
 #include "collops/comm/control/step.h"
 #include "collops/core/deadline.h"
 

@@ -5,10 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collops/comm/backends/ucx/engine/chunking.h"
-#include "collops/comm/backends/ucx/engine/request.h"
-#include "collops/comm/backends/ucx/engine/tag.h"
 #include "collops/comm/backends/ucx/engine/worker.h"
+#include "collops/comm/backends/ucx/schedule.h"
 #include "collops/core/status.h"
 
 namespace collops::ucx {

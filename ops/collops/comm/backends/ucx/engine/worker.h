@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,14 +11,65 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/backends/ucx/engine/context.h"
-#include "collops/comm/backends/ucx/engine/request.h"
+#include "collops/comm/backends/ucx/engine/api.h"
+#include "collops/comm/backends/ucx/engine/library.h"
 #include "collops/comm/control/waiter.h"
 #include "collops/core/deadline.h"
 #include "collops/core/status.h"
 #include "collops/core/trace/spans.h"
 
 namespace collops::ucx {
+
+// What a message of a stream is.
+enum class TagKind : uint32_t { kData = 0, kCredit = 1, kHead = 2, kEnd = 3 };
+
+// The tag of a message: 32 bits of the call's sequence, 14 of the sender's rank, 16 of the stream
+// within the call, 2 of the kind. Two messages with the same tag arrive in the order in which they
+// were sent.
+struct Tag {
+  uint64_t sequence = 0;
+  int source = 0;
+  int stream = 0;
+
+  uint64_t Of(TagKind kind) const {
+    return (sequence << 32) | (static_cast<uint64_t>(source) & 0x3fff) << 18 |
+           (static_cast<uint64_t>(stream) & 0xffff) << 2 | static_cast<uint64_t>(kind);
+  }
+};
+
+class Worker;
+
+// One send or receive. While it is pending its memory belongs to UCX; the destructor therefore ends
+// one that is, by Worker::End(). Owned by the caller, who may use it again once it is done; it
+// stays where it is, as the worker keeps a list of those that are pending.
+class Request {
+ public:
+  Request() = default;
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  ~Request();
+
+  bool pending() const { return handle_ != nullptr; }
+  // Once done: kOk, or how it failed.
+  Result result() const { return result_; }
+  bool ok() const { return !pending() && result_ == Result::kOk; }
+  // Once done: the bytes of the message.
+  size_t bytes() const { return bytes_; }
+  int peer() const { return peer_; }
+
+ private:
+  friend class Worker;
+
+  Worker* worker_ = nullptr;
+  void* handle_ = nullptr;
+  Request* previous_ = nullptr;
+  Request* next_ = nullptr;
+  int peer_ = 0;
+  bool receives_ = false;
+  bool hands_over_ = false;  // a send, which an empty message is still to follow
+  Result result_ = Result::kOk;
+  size_t bytes_ = 0;
+};
 
 // When a send is done: UCX has taken all of it, so that its memory may be written again, or all of
 // it has left the process, so that it arrives whether or not this rank makes progress.

@@ -1,0 +1,468 @@
+// What a call on several hosts would cost: the programs of its ranks, and the memory that it needs.
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "collops/comm/backends/shm/backend.h"
+#include "collops/comm/backends/ucx/backend.h"
+#include "collops/comm/backends/ucx/link.h"
+#include "collops/comm/backends/ucx/schedule.h"
+#include "collops/comm/backends/ucx/simulation.h"
+#include "collops/comm/control/board.h"
+
+namespace collops::ucx {
+namespace {
+
+// AllGatherV: the host shares its blocks, then pieces cross, then the host shares each block of
+// other hosts, in a meeting of its own.
+class GatherProgram : public CallProgram {
+ public:
+  GatherProgram(const HostMap& hosts, const CallToPredict& call);
+
+ private:
+  int64_t BytesWithHead(int from, int to) const override;
+  bool Add(int rank, State* state) override;
+  void ShareOwn(int rank, State* state);
+  void Share(int rank, State* state);
+  int64_t Expected(int rank) const;
+
+  enum { kShareOwn = kBegun, kSend, kAwaitData, kShareOthers };
+  const GatherSchedule schedule_;
+  std::vector<int64_t> expected_;  // messages without heads, by rank
+};
+
+GatherProgram::GatherProgram(const HostMap& hosts, const CallToPredict& call)
+    : CallProgram(hosts, call), schedule_(hosts_, call_.counts.data(), item_) {
+  for (int rank = 0; rank < hosts.ranks(); ++rank) expected_.push_back(Expected(rank));
+}
+
+int64_t GatherProgram::Expected(int rank) const {
+  int64_t messages = 0;
+  for (int i = 0; i + 1 < hosts_.hosts(); ++i) {
+    int64_t bytes = 0;
+    const int host = hosts_.OtherHost(hosts_.HostOf(rank), i);
+    for (const Piece& come : schedule_.ReceivesFrom(rank, host)) {
+      if (!come.with_head) bytes += come.count * item_;
+    }
+    messages += PartsOf(bytes);
+  }
+  return messages;
+}
+
+int64_t GatherProgram::BytesWithHead(int from, int to) const {
+  const Piece own = schedule_.OwnPiece(from, to);
+  return own.with_head ? own.count * item_ : 0;
+}
+
+bool GatherProgram::Add(int rank, State* state) {
+  switch (state->part) {
+    case kShareOwn:
+      ShareOwn(rank, state);
+      ++state->part;
+      return true;
+    case kSend: {
+      if (state->index + 1 >= hosts_.hosts()) {
+        state->index = 0;
+        ++state->part;
+        return true;
+      }
+      const int host = hosts_.OtherHost(hosts_.HostOf(rank), state->index++);
+      const std::vector<Piece> transfers = schedule_.SendsTo(rank, host);
+      for (size_t i = 0; i < transfers.size();) {
+        const int to = transfers[i].to;
+        int64_t bytes = 0;
+        int64_t messages = 0;
+        for (; i < transfers.size() && transfers[i].to == to; ++i) {
+          if (transfers[i].with_head) continue;
+          const int64_t stream = transfers[i].count * item_;
+          bytes += stream;
+          messages += StreamMessages(stream);
+        }
+        AddSends(to, bytes, messages, state);
+      }
+      return true;
+    }
+    case kAwaitData:
+      if (state->arrived < expected_[static_cast<size_t>(rank)]) return false;
+      ++state->part;
+      return true;
+    case kShareOthers:
+      Share(rank, state);
+      return true;
+    default:
+      state->part = kEnd;
+      return true;
+  }
+}
+
+// Each rank copies its block to its output and, for its peers, to where they read it.
+void GatherProgram::ShareOwn(int rank, State* state) {
+  const int64_t own = call_.counts[static_cast<size_t>(rank)] * item_;
+  if (RanksBeside(rank) == 1) {
+    state->actions.push_back(Copy(rank, own));
+    return;
+  }
+  int64_t others = -own;
+  for (const int other : hosts_.RanksOf(hosts_.HostOf(rank))) {
+    others += call_.counts[static_cast<size_t>(other)] * item_;
+  }
+  state->actions.push_back(Copy(rank, others));
+  state->actions.push_back(Meeting(1));
+  state->actions.push_back(Copy(rank, 2 * own));
+}
+
+// One block of another host after the other. Where each rank has a core their meetings are
+// simulated as one, which takes as long as all.
+void GatherProgram::Share(int rank, State* state) {
+  const int host = hosts_.HostOf(rank);
+  if (RanksBeside(rank) == 1) {
+    state->part = kEnd;
+    return;
+  }
+  int64_t own = 0;
+  int64_t others = 0;
+  int meetings = 0;
+  for (; state->index < hosts_.ranks(); ++state->index) {
+    const int owner = state->index;
+    const int64_t count = call_.counts[static_cast<size_t>(owner)];
+    if (hosts_.HostOf(owner) == host || count == 0) continue;
+    const int64_t piece = schedule_.PieceCount(owner, host, hosts_.LocalIndex(rank));
+    own += piece * item_;
+    others += (count - piece) * item_;
+    ++meetings;
+    if (call_.costs.shared_cores > 0) break;
+  }
+  ++state->index;
+  if (meetings == 0) {
+    state->part = kEnd;
+    return;
+  }
+  state->actions.push_back(Copy(rank, others));
+  state->actions.push_back(Meeting(meetings));
+  state->actions.push_back(Copy(rank, own));
+}
+
+// ReduceScatterV in which every slice crosses as it is: the host exchanges its slices, the others
+// cross, then each rank adds up those of all ranks.
+class SliceProgram : public CallProgram {
+ public:
+  SliceProgram(const HostMap& hosts, const CallToPredict& call)
+      : CallProgram(hosts, call), schedule_(hosts_, call_.counts.data(), item_) {}
+
+ private:
+  int64_t BytesWithHead(int from, int to) const override;
+  bool Add(int rank, State* state) override;
+  void ExchangeHost(int rank, State* state);
+  int64_t Expected(int rank) const;
+
+  enum { kExchangeHost = kBegun, kSend, kAwaitSlices, kAddUp };
+  const SliceSchedule schedule_;
+};
+
+int64_t SliceProgram::BytesWithHead(int from, int to) const {
+  const Piece slice = schedule_.Of(from, to);
+  return slice.with_head ? slice.count * item_ : 0;
+}
+
+int64_t SliceProgram::Expected(int rank) const {
+  int64_t messages = 0;
+  for (int from = 0; from < hosts_.ranks(); ++from) {
+    if (hosts_.HostOf(from) == hosts_.HostOf(rank)) continue;
+    const Piece slice = schedule_.Of(from, rank);
+    if (!slice.with_head) messages += PartsOf(slice.count * item_);
+  }
+  return messages;
+}
+
+bool SliceProgram::Add(int rank, State* state) {
+  switch (state->part) {
+    case kExchangeHost:
+      ExchangeHost(rank, state);
+      ++state->part;
+      return true;
+    case kSend: {
+      if (state->index + 1 >= hosts_.hosts()) {
+        // What is still to arrive counts from below 0.
+        state->arrived -= Expected(rank);
+        ++state->part;
+        return true;
+      }
+      const int host = hosts_.OtherHost(hosts_.HostOf(rank), state->index++);
+      for (const int to : hosts_.RanksOf(host)) {
+        const Piece slice = schedule_.Of(rank, to);
+        const int64_t bytes = slice.count * item_;
+        if (slice.with_head || bytes == 0) continue;
+        AddSends(to, bytes, StreamMessages(bytes), state);
+      }
+      return true;
+    }
+    case kAwaitSlices:
+      if (state->arrived < 0) return false;
+      ++state->part;
+      return true;
+    case kAddUp: {
+      // Every slice is read, and the sum written: a copy reads and writes.
+      const int64_t bytes = call_.counts[static_cast<size_t>(rank)] * item_;
+      state->actions.push_back(Copy(rank, bytes * (hosts_.ranks() + 1) / 2));
+      ++state->part;
+      return true;
+    }
+    default:
+      state->part = kEnd;
+      return true;
+  }
+}
+
+// Each rank copies its slices for its peers to where they read them, and theirs for it from there.
+void SliceProgram::ExchangeHost(int rank, State* state) {
+  if (RanksBeside(rank) == 1) return;
+  const int64_t own = call_.counts[static_cast<size_t>(rank)] * item_;
+  int64_t others = -own;
+  for (const int other : hosts_.RanksOf(hosts_.HostOf(rank))) {
+    others += call_.counts[static_cast<size_t>(other)] * item_;
+  }
+  state->actions.push_back(Copy(rank, own * (RanksBeside(rank) - 1)));
+  state->actions.push_back(Meeting(1));
+  state->actions.push_back(Copy(rank, others));
+}
+
+// ReduceScatterV by plans: the host's ranks share slices, then each makes its stages, chunk by
+// chunk, as their sources come.
+class StageProgram : public CallProgram {
+ public:
+  // `plans`: by owner, not empty.
+  StageProgram(const HostMap& hosts, const CallToPredict& call,
+               const std::vector<ReductionPlan>& plans);
+
+ private:
+  enum { kShare = kBegun, kStages };
+  // One chunk of one stage.
+  struct Task {
+    int worker = 0;
+    int consumer = -1;  // the task that takes the result
+    int missing = 0;    // results of others that have not come
+    int64_t bytes = 0;  // that cross
+    int64_t read_bytes = 0;
+  };
+  int64_t BytesWithHead(int, int) const override { return 0; }
+  bool Add(int rank, State* state) override;
+  void TaskArrived(int rank, int task) override;
+  void AddPlan(int owner, const ReductionPlan& plan);
+
+  const ReductionElements elements_;
+  std::vector<Task> tasks_;
+  std::map<std::pair<int, int>, int64_t> pair_bytes_;  // from a rank to another
+  std::vector<std::vector<int>> ready_;                // by rank; the next one is the last
+  std::vector<int64_t> unfinished_;                    // by rank
+  std::vector<int64_t> shared_bytes_;                  // that a rank copies for its host, by rank
+};
+
+StageProgram::StageProgram(const HostMap& hosts, const CallToPredict& call,
+                           const std::vector<ReductionPlan>& plans)
+    : CallProgram(hosts, call),
+      elements_(ElementsOf(call.dtype, call.op)),
+      ready_(static_cast<size_t>(hosts.ranks())),
+      unfinished_(static_cast<size_t>(hosts.ranks())),
+      shared_bytes_(static_cast<size_t>(hosts.ranks())) {
+  for (size_t owner = 0; owner < plans.size(); ++owner) {
+    if (call.counts[owner] > 0) AddPlan(static_cast<int>(owner), plans[owner]);
+  }
+  for (size_t i = tasks_.size(); i-- > 0;) {
+    const Task& task = tasks_[i];
+    ++unfinished_[static_cast<size_t>(task.worker)];
+    if (task.missing == 0) {
+      ready_[static_cast<size_t>(task.worker)].push_back(static_cast<int>(i));
+    }
+  }
+}
+
+void StageProgram::AddPlan(int owner, const ReductionPlan& plan) {
+  const int64_t chunk = kStreamChunkBytes / elements_.sum_bytes;
+  const int64_t count = call_.counts[static_cast<size_t>(owner)];
+  const auto stages = static_cast<int>(plan.stages.size());
+  for (const int rank : hosts_.RanksOf(hosts_.HostOf(owner))) {
+    if (IsShared(plan, rank)) shared_bytes_[static_cast<size_t>(rank)] += count * item_;
+  }
+  for (int64_t begin = 0; begin < count; begin += chunk) {
+    const int64_t length = std::min(chunk, count - begin);
+    const auto first = static_cast<int>(tasks_.size());
+    for (int i = 0; i < stages; ++i) {
+      const ReductionStage& stage = plan.stages[static_cast<size_t>(i)];
+      Task task;
+      task.worker = stage.worker;
+      if (stage.consumer >= 0) {
+        task.consumer = first + stage.consumer;
+        task.bytes = length * ItemBytes(stage.result, elements_);
+        const int to = plan.stages[static_cast<size_t>(stage.consumer)].worker;
+        pair_bytes_[{stage.worker, to}] += task.bytes;
+      }
+      for (const StageSource& source : stage.sources) task.missing += source.is_slice ? 0 : 1;
+      // A slice, or a result, as it is takes no work.
+      if (stage.sources.size() > 1) {
+        task.read_bytes = length * item_ * static_cast<int64_t>(stage.sources.size() + 1) / 2;
+      }
+      tasks_.push_back(task);
+    }
+  }
+}
+
+bool StageProgram::Add(int rank, State* state) {
+  if (state->part == kShare) {
+    ++state->part;
+    if (RanksBeside(rank) == 1) return true;
+    state->actions.push_back(Meeting(1));
+    state->actions.push_back(Copy(rank, shared_bytes_[static_cast<size_t>(rank)]));
+    return true;
+  }
+  if (state->part != kStages) {
+    state->part = kEnd;
+    return true;
+  }
+  std::vector<int>& ready = ready_[static_cast<size_t>(rank)];
+  if (ready.empty()) {
+    if (unfinished_[static_cast<size_t>(rank)] > 0) return false;
+    ++state->part;
+    return true;
+  }
+  const Task& task = tasks_[static_cast<size_t>(ready.back())];
+  ready.pop_back();
+  --unfinished_[static_cast<size_t>(rank)];
+  if (task.consumer >= 0) {
+    Action send;
+    send.kind = Action::Kind::kSend;
+    send.to = tasks_[static_cast<size_t>(task.consumer)].worker;
+    send.bytes = task.bytes;
+    const int64_t all = pair_bytes_.at({rank, send.to});
+    const double streams_us = MessagesUs(call_.costs, 0, all) * static_cast<double>(task.bytes);
+    send.us = call_.costs.message_us + streams_us / static_cast<double>(all);
+    send.task = task.consumer;
+    state->actions.push_back(send);
+  }
+  state->actions.push_back(Copy(rank, task.read_bytes));
+  return true;
+}
+
+void StageProgram::TaskArrived(int rank, int task) {
+  if (--tasks_[static_cast<size_t>(task)].missing == 0) {
+    ready_[static_cast<size_t>(rank)].push_back(task);
+  }
+}
+
+Status CheckCall(const CallToPredict& call) {
+  const size_t ranks = call.host_of.size();
+  COLLOPS_CHECK_ARG(ranks >= 1, ERROR_INVALID_PARAM, "a prediction needs at least one rank");
+  COLLOPS_CHECK_ARG(call.counts.size() == ranks, ERROR_INVALID_PARAM, "counts must have ", ranks,
+                    " numbers, one for each rank, got ", call.counts.size());
+  COLLOPS_CHECK_ARG(SizeOf(call.dtype) > 0, ERROR_INVALID_PARAM,
+                    "a prediction needs a type of elements");
+  int hosts = 0;
+  for (size_t r = 0; r < ranks; ++r) {
+    COLLOPS_CHECK_ARG(call.host_of[r] >= 0 && call.host_of[r] < static_cast<int>(ranks),
+                      ERROR_INVALID_PARAM, "host_of[", r, "] must be a number below ", ranks,
+                      ", got ", call.host_of[r]);
+    COLLOPS_CHECK_ARG(call.counts[r] >= 0, ERROR_INVALID_PARAM, "counts[", r,
+                      "] must be >= 0, got ", call.counts[r]);
+    hosts = std::max(hosts, call.host_of[r] + 1);
+  }
+  std::vector<bool> used(static_cast<size_t>(hosts));
+  for (const int host : call.host_of) used[static_cast<size_t>(host)] = true;
+  const auto unused = std::find(used.begin(), used.end(), false);
+  COLLOPS_CHECK_ARG(unused == used.end(), ERROR_INVALID_PARAM, "no rank is on host ",
+                    unused - used.begin());
+  const LinkCosts& costs = call.costs;
+  COLLOPS_CHECK_ARG(costs.network_rate > 0 && costs.copy_rate > 0 && costs.memory_rate > 0,
+                    ERROR_INVALID_PARAM, "rates must be above 0");
+  return Ok();
+}
+
+int64_t BytesOf(const ReductionPlan& plan) {
+  int64_t bytes = sizeof(plan);
+  for (const ReductionStage& stage : plan.stages) {
+    bytes += static_cast<int64_t>(sizeof(stage) + stage.sources.size() * sizeof(StageSource));
+  }
+  return bytes;
+}
+
+// Memory by host, of the rank that needs most.
+class Memory {
+ public:
+  Memory(const HostMap& hosts, const CallToPredict& call, const std::vector<ReductionPlan>& plans)
+      : hosts_(hosts), call_(call), item_(SizeOf(call.dtype)), plans_(plans) {
+    for (const ReductionPlan& plan : plans) plan_bytes_ += BytesOf(plan);
+  }
+
+  PredictedMemory Of(int host) const {
+    PredictedMemory memory;
+    const auto& here = hosts_.RanksOf(host);
+    memory.segment_bytes = control::Board::Bytes(hosts_.ranks());
+    if (here.size() > 1) memory.segment_bytes += shm::SegmentBytes(static_cast<int>(here.size()));
+    // A rank speaks to as many ranks of a host as there are for each one here.
+    int64_t targets = 0;
+    for (int other = 0; other < hosts_.hosts(); ++other) {
+      if (other == host) continue;
+      targets +=
+          static_cast<int64_t>((hosts_.RanksOf(other).size() + here.size() - 1) / here.size());
+    }
+    memory.heads_bytes = Heads::Bytes(hosts_.hosts() - 1, targets);
+    if (!call_.reduces) return memory;
+    for (const int rank : here) AddReduction(rank, &memory);
+    memory.plan_bytes = plan_bytes_;
+    return memory;
+  }
+
+ private:
+  void AddReduction(int rank, PredictedMemory* memory) const {
+    if (plans_.empty()) {
+      const SliceSchedule schedule(hosts_, call_.counts.data(), item_);
+      memory->scratch_bytes = std::max(memory->scratch_bytes, schedule.ScratchBytes(rank));
+      return;
+    }
+    int64_t shared = 0;
+    for (size_t owner = 0; owner < plans_.size(); ++owner) {
+      if (IsShared(plans_[owner], rank)) shared += call_.counts[owner] * item_;
+    }
+    memory->scratch_bytes = std::max(
+        memory->scratch_bytes, ReductionScratchBytes(plans_, call_.counts.data(),
+                                                     ElementsOf(call_.dtype, call_.op), rank));
+    memory->shared_bytes = std::max(memory->shared_bytes, shared);
+  }
+
+  const HostMap& hosts_;
+  const CallToPredict& call_;
+  const int64_t item_;
+  const std::vector<ReductionPlan>& plans_;
+  int64_t plan_bytes_ = 0;
+};
+
+}  // namespace
+
+Status Predict(const CallToPredict& call, Prediction* prediction) {
+  COLLOPS_RETURN_IF_ERROR(CheckCall(call));
+  const HostMap hosts(call.host_of, 0);
+  std::vector<ReductionPlan> plans;
+  if (call.reduces) {
+    plans = PlanReductions(hosts, call.counts.data(), ElementsOf(call.dtype, call.op));
+  }
+  std::unique_ptr<CallProgram> program;
+  if (!call.reduces) {
+    program = std::make_unique<GatherProgram>(hosts, call);
+  } else if (plans.empty()) {
+    program = std::make_unique<SliceProgram>(hosts, call);
+  } else {
+    program = std::make_unique<StageProgram>(hosts, call, plans);
+  }
+  Machines machines(hosts, call.costs);
+  COLLOPS_CHECK_ARG(machines.Run(program.get()), ERROR_RT_FAIL,
+                    "the simulated ranks wait for each other for ever");
+  prediction->time_us = machines.time_us();
+  prediction->hosts = machines.hosts();
+  prediction->link_bytes = machines.link_bytes();
+  const Memory memory(hosts, call, plans);
+  for (int host = 0; host < hosts.hosts(); ++host) prediction->memory.push_back(memory.Of(host));
+  return Ok();
+}
+
+}  // namespace collops::ucx
