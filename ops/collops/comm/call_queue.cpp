@@ -57,7 +57,7 @@ Status CallQueue::Add(const StartedHandle& call) {
   waiting_.push_back(call);
   has_waiting_.store(true);
   if (!napping_ && !runs_) work_.notify_one();
-  if (messenger_ != nullptr) messenger_->Rouse();
+  if (messenger_ != nullptr) messenger_->WakeSleeper();
   return Ok();
 }
 
@@ -230,7 +230,7 @@ void CallQueue::Stop() {
   }
   changed_.notify_all();
   work_.notify_one();
-  if (messenger != nullptr) messenger->Rouse();
+  if (messenger != nullptr) messenger->WakeSleeper();
   {
     const std::lock_guard<std::mutex> join(join_mutex_);
     const bool here = thread_.get_id() == std::this_thread::get_id();

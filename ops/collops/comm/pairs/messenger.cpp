@@ -57,19 +57,20 @@ Messenger::Messenger(control::Control* control, PairWire* wire)
 }
 
 Status Messenger::Run(const char* name, Transfer* list, int count) {
-  Baton baton = Claim();
+  LaneLock lane_lock = LockLane();
   TakeStarted();
   for (int i = 0; i < count; ++i) list[i].digest = Digest(list[i]);
   const bool begun = lane_.BeginDirect(list, count);
-  if (!begun || !RunDirect()) return RunInLane(name, list, count, begun, &baton);
+  if (!begun || !RunDirect()) return RunInLane(name, list, count, begun, &lane_lock);
   for (int i = 0; i < count; ++i) {
     if (list[i].way == Transfer::kRecv) list[i].source = list[i].peer;
   }
-  HandOver(&baton);
+  HandOver(&lane_lock);
   return Ok();
 }
 
-Status Messenger::RunInLane(const char* name, Transfer* list, int count, bool begun, Baton* baton) {
+Status Messenger::RunInLane(const char* name, Transfer* list, int count, bool begun,
+                            LaneLock* lane_lock) {
   Batch another;
   const bool first = !std::exchange(own_used_, true);
   Batch& batch = first ? own_ : another;
@@ -87,18 +88,18 @@ Status Messenger::RunInLane(const char* name, Transfer* list, int count, bool be
   Goal goal;
   goal.name = name;
   goal.batch = &batch;
-  const Status waited = Await(&goal, baton);
+  const Status waited = Await(&goal, lane_lock);
   for (int i = 0; i < count; ++i) list[i].source = batch.list[static_cast<size_t>(i)].source;
   if (first) own_used_ = false;
   return waited;
 }
 
 Status Messenger::Refuse(const Transfer* list, int count, const Status& why) {
-  Baton baton = Claim();
+  LaneLock lane_lock = LockLane();
   TakeStarted();
   for (int i = 0; i < count; ++i) lane_.Refuse(list[i], why);
   if (!lane_.failure().ok()) Publish();
-  HandOver(&baton);
+  HandOver(&lane_lock);
   return Ok();
 }
 
@@ -108,50 +109,51 @@ void Messenger::Start(const std::shared_ptr<Batch>& batch) {
     started_.push_back(batch);
     has_started_.store(true);
   }
-  Baton baton(baton_, std::try_to_lock);
-  if (!baton.owns_lock()) {
-    // A leading thread looks again before it sleeps; a thread that has the baton briefly may not.
-    Rouse();
+  LaneLock lane_lock(lane_mutex_, std::try_to_lock);
+  if (!lane_lock.owns_lock()) {
+    // A leading thread looks again before it sleeps; a thread that has its lock briefly may not.
+    WakeSleeper();
     if (wake_) wake_();
     return;
   }
   TakeStarted();
   Poll();
-  HandOver(&baton);
+  HandOver(&lane_lock);
   const auto ended = TakeEnded();
-  baton.unlock();
+  lane_lock.unlock();
 }
 
 Status Messenger::Wait(Batch* batch, const std::optional<Deadline>& deadline) {
-  Baton baton = Claim();
+  LaneLock lane_lock = LockLane();
   TakeStarted();
   Goal goal;
   goal.name = batch->name;
   goal.batch = batch;
   goal.deadline = deadline;
-  const Status outcome = Await(&goal, &baton);
+  const Status outcome = Await(&goal, &lane_lock);
   const auto ended = TakeEnded();
-  baton.unlock();
+  lane_lock.unlock();
   return outcome;
 }
 
 bool Messenger::Test(Batch* batch) {
   if (batch->ended.load()) return true;
-  const Baton baton(baton_, std::try_to_lock);
-  if (!baton.owns_lock()) return false;  // another thread is in the lane: a later call says more
+  const LaneLock lane_lock(lane_mutex_, std::try_to_lock);
+  if (!lane_lock.owns_lock())
+    return false;  // another thread is in the lane: a later call says more
   TakeStarted();
   Poll();
   return HasEnded(batch);
 }
 
 void Messenger::End(const Status& why) {
-  Baton baton = Claim();
+  LaneLock lane_lock = LockLane();
   TakeStarted();
   lane_.End(why);
   moved_.notify_all();
-  Rouse();
+  WakeSleeper();
   const auto ended = TakeEnded();
-  baton.unlock();
+  lane_lock.unlock();
 }
 
 void Messenger::Post(Batch* batch) {
@@ -233,34 +235,34 @@ bool Messenger::NeedsAttention() const {
 }
 
 void Messenger::Attend(const std::function<bool()>& enough) {
-  Baton baton = Claim();
+  LaneLock lane_lock = LockLane();
   if (led_.load()) return;
   TakeStarted();
   Goal goal;
   goal.enough = &enough;
   attends_ = true;
-  static_cast<void>(Lead(&goal, &baton));
+  static_cast<void>(Lead(&goal, &lane_lock));
 }
 
-Messenger::Baton Messenger::Claim() {
-  Baton free(baton_, std::try_to_lock);
+Messenger::LaneLock Messenger::LockLane() {
+  LaneLock free(lane_mutex_, std::try_to_lock);
   if (free.owns_lock()) return free;
-  claims_.fetch_add(1);
-  Baton baton(baton_);
-  claims_.fetch_sub(1);
-  return baton;
+  lock_waiters_.fetch_add(1);
+  LaneLock lane_lock(lane_mutex_);
+  lock_waiters_.fetch_sub(1);
+  return lane_lock;
 }
 
-void Messenger::Yield(Baton* baton) {
-  if (claims_.load(std::memory_order_relaxed) == 0) return;
-  baton->unlock();
-  while (claims_.load() > 0) sched_yield();
-  baton->lock();
+void Messenger::Yield(LaneLock* lane_lock) {
+  if (lock_waiters_.load(std::memory_order_relaxed) == 0) return;
+  lane_lock->unlock();
+  while (lock_waiters_.load() > 0) sched_yield();
+  lane_lock->lock();
 }
 
 void Messenger::Settle(double limit_s) {
-  const Baton baton(baton_, std::try_to_lock);
-  if (!baton.owns_lock() || led_.load() || !lane_.OwesVerdicts()) return;
+  const LaneLock lane_lock(lane_mutex_, std::try_to_lock);
+  if (!lane_lock.owns_lock() || led_.load() || !lane_.OwesVerdicts()) return;
   const Deadline deadline = Deadline::After(limit_s);
   while (lane_.OwesVerdicts() && lane_.failure().ok() && !deadline.Passed()) {
     if (!Poll()) sched_yield();
@@ -273,14 +275,14 @@ void Messenger::SettleAll(double limit_s) {
     Settle(deadline.RemainingS());
     if (OwesVerdicts()) sched_yield();
   }
-  const Baton baton = Claim();
+  const LaneLock lane_lock = LockLane();
   if (lane_.failure().ok()) wire_->Flush(Deadline::After(kFlushS));
 }
 
 control::Pumped Messenger::Pump() {
   if (!NeedsAttention()) return control::Pumped::kNothing;
-  const Baton baton(baton_, std::try_to_lock);
-  if (!baton.owns_lock() || led_.load()) return control::Pumped::kNothing;
+  const LaneLock lane_lock(lane_mutex_, std::try_to_lock);
+  if (!lane_lock.owns_lock() || led_.load()) return control::Pumped::kNothing;
   const bool posted = TakeStarted();
   if (Poll() || posted) return control::Pumped::kMoved;
   if (!lane_.HasWork()) return control::Pumped::kNothing;
@@ -310,7 +312,7 @@ void Messenger::NapUnrung(const Awaited& awaited, Ready&& ready) {
   if (ready()) return;
   control::Doze doze;
   {
-    const Baton baton(baton_);
+    const LaneLock lane_lock(lane_mutex_);
     doze = PrepareDoze(awaited);
   }
   pollfd news = {doze.descriptor, POLLIN, 0};
@@ -319,8 +321,8 @@ void Messenger::NapUnrung(const Awaited& awaited, Ready&& ready) {
 
 // Another thread may lead the lane by now: the wait looks again.
 control::Doze Messenger::DozeInCall() {
-  const Baton baton(baton_, std::try_to_lock);
-  return !baton.owns_lock() || led_.load() ? control::Doze() : PrepareDoze(FindAwaited());
+  const LaneLock lane_lock(lane_mutex_, std::try_to_lock);
+  return !lane_lock.owns_lock() || led_.load() ? control::Doze() : PrepareDoze(FindAwaited());
 }
 
 bool Messenger::Reached(const Goal& goal) {
@@ -328,20 +330,20 @@ bool Messenger::Reached(const Goal& goal) {
   return !lane_.HasWork() || followers_ > 0 || (*goal.enough)();
 }
 
-Status Messenger::Await(Goal* goal, Baton* baton) {
+Status Messenger::Await(Goal* goal, LaneLock* lane_lock) {
   const recording::WaitSpan wait("wait for messages");
   Status looked;
   while (looked.ok() && !Reached(*goal)) {
     if (!led_.load()) {
-      looked = Lead(goal, baton);
+      looked = Lead(goal, lane_lock);
     } else {
-      if (attends_) Rouse();  // it gives the lead to a thread that waits
-      Follow(baton);
-      looked = Look(goal, baton);
+      if (attends_) WakeSleeper();  // it gives the lead to a thread that waits
+      Follow(lane_lock);
+      looked = Look(goal, lane_lock);
     }
   }
   // A leading thread may have passed the lane to this thread alone: pass it on.
-  HandOver(baton);
+  HandOver(lane_lock);
   if (!looked.ok()) {
     lane_.End(looked);
     // Unlike a failure of the lane, an interrupt also ends a group call that is under way.
@@ -349,28 +351,28 @@ Status Messenger::Await(Goal* goal, Baton* baton) {
     const bool calls = !endpoint_->HasFinished(endpoint_->rank(), step);
     static_cast<void>(control_->Fail(lane_.failure(), calls ? step : step + 1));
     moved_.notify_all();
-    Rouse();
+    WakeSleeper();
   }
   if (HasEnded(goal->batch)) return goal->batch->outcome;
   return looked;
 }
 
 // Waits while another thread leads, which notifies this one when something has moved.
-void Messenger::Follow(Baton* baton) {
+void Messenger::Follow(LaneLock* lane_lock) {
   constexpr std::chrono::milliseconds kNap(20);
   ++followers_;
-  moved_.wait_for(*baton, kNap);
+  moved_.wait_for(*lane_lock, kNap);
   --followers_;
 }
 
-// As long as messages move, the rank counts as busy. It sleeps without the baton.
-Status Messenger::Lead(Goal* goal, Baton* baton) {
+// As long as messages move, the rank counts as busy. It sleeps without the lane_lock.
+Status Messenger::Lead(Goal* goal, LaneLock* lane_lock) {
   led_.store(true);
   control::Patience patience(&spins_);
   int spins = 0;
   Status looked;
   while (looked.ok() && !Reached(*goal)) {
-    Yield(baton);
+    Yield(lane_lock);
     const bool posted = TakeStarted();
     if (Poll() || posted) {
       spins = 0;
@@ -379,15 +381,15 @@ Status Messenger::Lead(Goal* goal, Baton* baton) {
       ++spins;
       control::CpuRelax();
     } else if (!patience.Yield()) {
-      looked = Look(goal, baton);
-      if (looked.ok() && Nap(goal, baton)) spins = 0;
+      looked = Look(goal, lane_lock);
+      if (looked.ok() && Nap(goal, lane_lock)) spins = 0;
     }
   }
   if (goal->noted) endpoint_->NotePairCall("");
   goal->noted = false;
   led_.store(false);
   attends_ = false;
-  HandOver(baton);
+  HandOver(lane_lock);
   return looked;
 }
 
@@ -401,7 +403,7 @@ bool Messenger::RunDirect() {
       spins = 0;
       patience = control::Patience(&spins_);
     } else if (endpoint_->GroupFailed(control::kAnyStep) ||
-               claims_.load(std::memory_order_relaxed) > 0 ||
+               lock_waiters_.load(std::memory_order_relaxed) > 0 ||
                has_started_.load(std::memory_order_relaxed)) {
       return false;
     } else if (spins < spins_.looks()) {
@@ -415,18 +417,18 @@ bool Messenger::RunDirect() {
 }
 
 // True if something has moved.
-bool Messenger::Nap(Goal* goal, Baton* baton) {
-  if (Reached(*goal)) return true;  // reached while this thread did not have the baton
+bool Messenger::Nap(Goal* goal, LaneLock* lane_lock) {
+  if (Reached(*goal)) return true;  // reached while this thread did not hold the lock
   if (!goal->noted && goal->batch != nullptr) {
     endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
     goal->noted = true;
   }
   const Awaited awaited = FindAwaited();
-  baton->unlock();
+  lane_lock->unlock();
   recording::WaitSpan::BeforeSleep();
   bool moved = false;
   const auto ready = [&] {
-    const Baton again(baton_);
+    const LaneLock again(lane_mutex_);
     moved = TakeStarted() || Poll();
     return moved || Reached(*goal);
   };
@@ -435,28 +437,28 @@ bool Messenger::Nap(Goal* goal, Baton* baton) {
   } else {
     endpoint_->Nap(control::kPairLane, ready);
   }
-  baton->lock();
+  lane_lock->lock();
   return moved;
 }
 
-void Messenger::HandOver(Baton* baton) {
+void Messenger::HandOver(LaneLock* lane_lock) {
   const bool unattended = NeedsAttention();
   if (unattended && followers_ > 0) moved_.notify_all();
   const bool nobody = unattended && followers_ == 0;
   if (!nobody) return;
-  baton->unlock();
+  lane_lock->unlock();
   // Wakes a group call's wait that could move the lane, or else the thread that calls Attend().
   endpoint_->Ring(endpoint_->rank(), control::kGroupLane);
   if (wake_) wake_();
-  baton->lock();
+  lane_lock->lock();
 }
 
 // The checks before every sleep.
-Status Messenger::Look(Goal* goal, Baton* baton) {
+Status Messenger::Look(Goal* goal, LaneLock* lane_lock) {
   // The user's signal handlers run in here, and may close the communicator.
-  baton->unlock();
+  lane_lock->unlock();
   const bool interrupted = goal->batch != nullptr && Interrupted();
-  baton->lock();
+  lane_lock->lock();
   COLLOPS_CHECK_ARG(!interrupted, ERROR_ABORTED, goal->name, ": rank ", endpoint_->rank(),
                     " was interrupted");
   control_->Drain();

@@ -31,7 +31,7 @@ struct Batch {
 };
 
 // The messages of one rank of a communicator: calls over its pair lane, and what the lane needs of
-// the group. Owned by the communicator. A mutex, the baton, guards the lane. Of the threads that
+// the group. Owned by the communicator. A mutex guards the lane. Of the threads that
 // wait for messages one leads: it moves messages and sleeps for all; while no thread leads, waits
 // of group calls move them. Thread-safe. Waits only for the peers that messages name: in Run() and
 // Wait() until the time-out, in Attend() until there is nothing to do.
@@ -56,7 +56,7 @@ class Messenger {
   // Ends all transfers: this rank leaves.
   void End(const Status& why);
 
-  // For a thread that moves messages which nobody waits for. `wake` is called, without the baton,
+  // For a thread that moves messages which nobody waits for. `wake` is called, without its lock,
   // when there are such messages; Attend() returns once there are none, or `enough` holds.
   void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
   // Waits a moment until the peers have made room for the verdicts that this rank owes them.
@@ -68,10 +68,10 @@ class Messenger {
   bool NeedsAttention() const;
   void Attend(const std::function<bool()>& enough);
   // Wakes a thread that sleeps in the lane.
-  void Rouse() { endpoint_->Ring(endpoint_->rank(), control::kPairLane); }
+  void WakeSleeper() { endpoint_->Ring(endpoint_->rank(), control::kPairLane); }
 
  private:
-  using Baton = std::unique_lock<std::mutex>;
+  using LaneLock = std::unique_lock<std::mutex>;
 
   // What a thread waits for: the end of a batch, or of all transfers; and until when.
   struct Goal {
@@ -86,31 +86,31 @@ class Messenger {
   // has to go on with them, or another thread wants it.
   bool RunDirect();
   // Runs a call that is, or is not, `begun` directly.
-  Status RunInLane(const char* name, Transfer* list, int count, bool begun, Baton* baton);
-  // Takes the baton, which a leading thread gives up when asked.
-  Baton Claim();
-  void Yield(Baton* baton);
+  Status RunInLane(const char* name, Transfer* list, int count, bool begun, LaneLock* lane_lock);
+  // Locks the lane, which a leading thread gives up when asked.
+  LaneLock LockLane();
+  void Yield(LaneLock* lane_lock);
 
-  // The caller of the functions below, except Pump(), has the baton.
+  // The caller of the functions below, except Pump(), has the lane_lock.
   void Post(Batch* batch);
   // Posts the started batches; true if there were any.
   bool TakeStarted();
-  // The started batches that have ended, to be released without the baton.
+  // The started batches that have ended, to be released without the lane_lock.
   std::vector<std::shared_ptr<Batch>> TakeEnded();
   bool Poll();
   bool HasEnded(Batch* batch);
   bool Reached(const Goal& goal);
-  Status Await(Goal* goal, Baton* baton);
-  void Follow(Baton* baton);
-  Status Lead(Goal* goal, Baton* baton);
-  bool Nap(Goal* goal, Baton* baton);
-  Status Look(Goal* goal, Baton* baton);
+  Status Await(Goal* goal, LaneLock* lane_lock);
+  void Follow(LaneLock* lane_lock);
+  Status Lead(Goal* goal, LaneLock* lane_lock);
+  bool Nap(Goal* goal, LaneLock* lane_lock);
+  Status Look(Goal* goal, LaneLock* lane_lock);
   Status DescribeTimeout(const Goal& goal);
   void FindLosses();
   // After the lane has failed: ends the group with its failure. Earlier group calls are complete.
   void Publish();
   // Passes the lane to another thread that can move it.
-  void HandOver(Baton* baton);
+  void HandOver(LaneLock* lane_lock);
 
   // Called by waits of group calls.
   control::Pumped Pump();
@@ -124,7 +124,7 @@ class Messenger {
   Awaited FindAwaited() const;
   // Prepares one sleep that a doorbell does not end.
   control::Doze PrepareDoze(const Awaited& awaited);
-  // Such a sleep; the caller does not have the baton.
+  // Such a sleep; the caller does not have the lane_lock.
   template <typename Ready>
   void NapUnrung(const Awaited& awaited, Ready&& ready);
 
@@ -132,15 +132,15 @@ class Messenger {
   control::Endpoint* endpoint_;
   PairWire* wire_;
   std::function<void()> wake_;
-  mutable std::mutex baton_;  // guards the lane
+  mutable std::mutex lane_mutex_;
   PairLane lane_;
   Batch own_;  // the batch of Run(), reused for its memory
   bool own_used_ = false;
   control::Spins spins_;
-  std::atomic<bool> led_{false};   // a thread leads; changed with the baton
-  bool attends_ = false;           // the leading thread is the one in Attend()
-  std::atomic<int> claims_{0};     // threads that want the baton
-  std::condition_variable moved_;  // following threads wait here
+  std::atomic<bool> led_{false};      // a thread leads; changed under the lock
+  bool attends_ = false;              // the leading thread is the one in Attend()
+  std::atomic<int> lock_waiters_{0};  // threads that want the lock
+  std::condition_variable moved_;     // following threads wait here
   int followers_ = 0;
   std::vector<std::shared_ptr<Batch>> open_;  // started and posted
   std::mutex started_mutex_;

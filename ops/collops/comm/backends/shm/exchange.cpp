@@ -55,7 +55,7 @@ Status Exchange::PlaceLong(const SharedInput& input, uint32_t tile_window, CallR
   mine->tile_window_id = tile_window;
   mine->staged_first = 0;
   for (const uint32_t id : {spot.id, tile_window}) {
-    if (windows_->HasNews(id))
+    if (windows_->HasUpdates(id))
       COLLOPS_RETURN_IF_ERROR(mailbox_.Send(windows_, id, &step_->waiter()));
   }
   mine->mails = mailbox_.sent();

@@ -34,7 +34,7 @@ Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window, Use
     const uint32_t id = next_id_++;
     entries_.push_back({id, static_cast<const std::byte*>(segment.data()), segment.bytes(),
                         segment.fd(), false, user});
-    num_news_.fetch_add(1, std::memory_order_relaxed);
+    num_updates_.fetch_add(1, std::memory_order_relaxed);
     made = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
   }
   *window = std::move(made);  // the previous window's destructor removes it from the table
@@ -69,27 +69,27 @@ const std::byte* WindowTable::Address(const WindowSpot& spot, int64_t bytes) con
   return nullptr;
 }
 
-bool WindowTable::FindNews(uint32_t id) const {
+bool WindowTable::FindUpdates(uint32_t id) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return !retired_.empty() ||
          std::any_of(entries_.begin(), entries_.end(),
                      [id](const Entry& entry) { return entry.id == id && !entry.announced; });
 }
 
-WindowTable::News WindowTable::TakeNews(uint32_t id) {
+WindowTable::Updates WindowTable::TakeUpdates(uint32_t id) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  News news;
-  news.retired.swap(retired_);
-  num_news_.fetch_sub(static_cast<int>(news.retired.size()), std::memory_order_relaxed);
+  Updates updates;
+  updates.retired.swap(retired_);
+  num_updates_.fetch_sub(static_cast<int>(updates.retired.size()), std::memory_order_relaxed);
   for (Entry& entry : entries_) {
     if (entry.id != id || entry.announced) continue;
     entry.announced = true;
-    num_news_.fetch_sub(1, std::memory_order_relaxed);
-    news.announce = true;
-    news.fd = entry.fd;
-    news.bytes = entry.bytes;
+    num_updates_.fetch_sub(1, std::memory_order_relaxed);
+    updates.announce = true;
+    updates.fd = entry.fd;
+    updates.bytes = entry.bytes;
   }
-  return news;
+  return updates;
 }
 
 void WindowTable::Remove(uint32_t id) {
@@ -99,7 +99,7 @@ void WindowTable::Remove(uint32_t id) {
   const auto entry = std::find_if(entries_.begin(), entries_.end(),
                                   [id](const Entry& candidate) { return candidate.id == id; });
   // From now on what the peers do not know is that it is gone, or nothing.
-  num_news_.fetch_add(entry->announced ? 1 : -1, std::memory_order_relaxed);
+  num_updates_.fetch_add(entry->announced ? 1 : -1, std::memory_order_relaxed);
   if (entry->announced) retired_.push_back(id);
   entries_.erase(entry);
 }
@@ -123,16 +123,16 @@ Status WindowMailbox::Send(WindowTable* table, uint32_t window_id, control::Wait
 
 Status WindowMailbox::TrySend(WindowTable* table, uint32_t window_id, bool* sent) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const WindowTable::News news = table->TakeNews(window_id);
+  const WindowTable::Updates updates = table->TakeUpdates(window_id);
   Mail mail;
   mail.rank = endpoint_->rank();
-  for (const uint32_t id : news.retired) {
+  for (const uint32_t id : updates.retired) {
     mail.window_id = id;
     Enqueue(mail, -1);
   }
   mail.window_id = window_id;
-  mail.bytes = news.bytes;
-  if (news.announce) Enqueue(mail, news.fd);
+  mail.bytes = updates.bytes;
+  if (updates.announce) Enqueue(mail, updates.fd);
   return Flush(sent);
 }
 

@@ -46,16 +46,16 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
 
   // What the peers do not know yet and must know before a call that uses window `id` (0: none): the
   // window itself, and freed windows to unmap. Returned once each.
-  bool HasNews(uint32_t id) const {
-    return num_news_.load(std::memory_order_relaxed) != 0 && FindNews(id);
+  bool HasUpdates(uint32_t id) const {
+    return num_updates_.load(std::memory_order_relaxed) != 0 && FindUpdates(id);
   }
-  struct News {
+  struct Updates {
     bool announce = false;
     int fd = -1;
     int64_t bytes = 0;
     std::vector<uint32_t> retired;
   };
-  News TakeNews(uint32_t id);
+  Updates TakeUpdates(uint32_t id);
 
  private:
   class OwnedWindow;
@@ -69,7 +69,7 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
   };
 
   void Remove(uint32_t id);
-  bool FindNews(uint32_t id) const;
+  bool FindUpdates(uint32_t id) const;
 
   const RankSet peers_;
   const uint64_t fork_generation_ = ForkGeneration();
@@ -78,8 +78,8 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
   std::vector<uint32_t> retired_;
   uint32_t next_id_ = 1;
   // Windows that are not announced, and retired_. Another thread's window that is made or freed at
-  // this moment is news for the next call, so it is read without the mutex.
-  std::atomic<int> num_news_{0};
+  // this moment is an update for the next call, so it is read without the mutex.
+  std::atomic<int> num_updates_{0};
 };
 
 // Sends this rank's windows to the peers, and maps theirs. A window's descriptor is sent to every

@@ -25,9 +25,9 @@ uint64_t Heads::TagOf(int source) {
 }
 
 void Heads::Post(Source* source) {
-  Mail& mail = source->mails[source->next];
-  source->posted = worker_->Receive(source->rank, TagOf(source->rank), &mail.message,
-                                    sizeof(mail.message), &mail.request);
+  Posted& posted = source->receives[source->next];
+  source->posted = worker_->Receive(source->rank, TagOf(source->rank), &posted.message,
+                                    sizeof(posted.message), &posted.request);
 }
 
 void Heads::Attach(int to, const void* data, int64_t bytes) {
@@ -45,24 +45,24 @@ void Heads::Clear() {
 Status Heads::CopyTo(void* memory, int from, int64_t bytes) const {
   const auto source = std::find_if(sources_.begin(), sources_.end(),
                                    [&](const Source& each) { return each.rank == from; });
-  const Mail& mail = source->mails[1 - source->next];
-  const auto expected = static_cast<size_t>(bytes) + sizeof(mail.message.head);
-  COLLOPS_CHECK_ARG(mail.request.bytes() == expected, ERROR_RANK_MISMATCH, "backend ucx: peer ",
-                    from, " sent a first message of ", mail.request.bytes(), " bytes, it has ",
+  const Posted& posted = source->receives[1 - source->next];
+  const auto expected = static_cast<size_t>(bytes) + sizeof(posted.message.head);
+  COLLOPS_CHECK_ARG(posted.request.bytes() == expected, ERROR_RANK_MISMATCH, "backend ucx: peer ",
+                    from, " sent a first message of ", posted.request.bytes(), " bytes, it has ",
                     expected, " here");
-  std::memcpy(memory, mail.message.attached, static_cast<size_t>(bytes));
+  std::memcpy(memory, posted.message.attached, static_cast<size_t>(bytes));
   return Ok();
 }
 
 Status Heads::Send(const control::HostHead& head) {
   for (Target& target : targets_) {
     if (worker_->IsLost(target.rank)) continue;  // the watchers tell of it
-    Message& message = target.mail.message;
+    Message& message = target.sent.message;
     message.head = head;
     if (target.bytes > 0) std::memcpy(message.attached, target.data, target.bytes);
     const size_t bytes = sizeof(head) + std::exchange(target.bytes, 0);
     const Status sent =
-        worker_->Send(target.rank, TagOf(rank_), &message, bytes, &target.mail.request);
+        worker_->Send(target.rank, TagOf(rank_), &message, bytes, &target.sent.request);
     if (!worker_->IsLost(target.rank)) COLLOPS_RETURN_IF_ERROR(sent);
   }
   return Ok();
@@ -70,18 +70,18 @@ Status Heads::Send(const control::HostHead& head) {
 
 bool Heads::Sent() {
   return std::all_of(targets_.begin(), targets_.end(), [&](Target& target) {
-    return worker_->IsLost(target.rank) || worker_->Test(&target.mail.request);
+    return worker_->IsLost(target.rank) || worker_->Test(&target.sent.request);
   });
 }
 
 bool Heads::Take(size_t index, control::HostHead* head) {
   Source& source = sources_[index];
-  Mail& mail = source.mails[source.next];
-  if (!source.posted.ok() || !worker_->Test(&mail.request)) return false;
-  source.posted = worker_->StatusOf(mail.request);
+  Posted& posted = source.receives[source.next];
+  if (!source.posted.ok() || !worker_->Test(&posted.request)) return false;
+  source.posted = worker_->StatusOf(posted.request);
   if (!source.posted.ok()) return false;
   // One that is cut short is one of no step.
-  *head = mail.request.bytes() < sizeof(*head) ? control::HostHead() : mail.message.head;
+  *head = posted.request.bytes() < sizeof(*head) ? control::HostHead() : posted.message.head;
   source.next = 1 - source.next;
   Post(&source);
   return true;
@@ -118,7 +118,7 @@ struct WorkerAddress {
 };
 
 // What a rank tells the others of itself.
-struct Card {
+struct Contact {
   uint32_t token = 0;  // rank 0's names the communicators of the hosts
   WorkerAddress worker;
   WorkerAddress pair_worker;
@@ -171,19 +171,19 @@ Status ConnectWorkers(control::Control* control, Link* link, uint32_t* token) {
   const int ranks = control->spec().rank_size;
   COLLOPS_RETURN_IF_ERROR(Worker::Create(ranks, &link->worker));
   COLLOPS_RETURN_IF_ERROR(Worker::Create(ranks, &link->pair_worker));
-  Card own;
+  Contact own;
   own.token = std::random_device()();
   COLLOPS_RETURN_IF_ERROR(own.worker.Set(*link->worker));
   COLLOPS_RETURN_IF_ERROR(own.pair_worker.Set(*link->pair_worker));
-  std::vector<Card> cards(static_cast<size_t>(ranks));
+  std::vector<Contact> contacts(static_cast<size_t>(ranks));
   COLLOPS_RETURN_IF_ERROR(
-      control->Share(Agreement(kFirstContact), &own, sizeof(own), cards.data()));
-  *token = cards.front().token;
+      control->Share(Agreement(kFirstContact), &own, sizeof(own), contacts.data()));
+  *token = contacts.front().token;
   for (int rank = 0; rank < ranks; ++rank) {
     if (link->hosts.IsLocal(rank)) continue;
-    const Card& card = cards[static_cast<size_t>(rank)];
-    link->worker->Know(rank, card.worker.Get());
-    link->pair_worker->Know(rank, card.pair_worker.Get());
+    const Contact& contact = contacts[static_cast<size_t>(rank)];
+    link->worker->Know(rank, contact.worker.Get());
+    link->pair_worker->Know(rank, contact.pair_worker.Get());
   }
   return Explained(*control, SayHello(*control, link->hosts, link->worker.get()));
 }

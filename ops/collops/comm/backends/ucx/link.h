@@ -52,7 +52,8 @@ class Heads : public control::HeadCarrier {
     control::HostHead head;
     std::byte attached[kMostHeadBytes];
   };
-  struct Mail {
+  // With its request.
+  struct Posted {
     Message message;
     Request request;
   };
@@ -60,14 +61,14 @@ class Heads : public control::HeadCarrier {
   struct Source {
     explicit Source(int from) : rank(from) {}
     int rank;
-    Mail mails[2];
+    Posted receives[2];
     int next = 0;
-    Status posted;  // of the receive into mails[next]
+    Status posted;  // of receives[next]
   };
   struct Target {
     explicit Target(int to) : rank(to) {}
     int rank;
-    Mail mail;
+    Posted sent;
     const void* data = nullptr;
     size_t bytes = 0;  // of data
   };

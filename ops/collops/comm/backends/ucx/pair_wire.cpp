@@ -349,47 +349,4 @@ UcxPairWire::UcxPairWire(Link* link)
 
 UcxPairWire::~UcxPairWire() = default;
 
-WireStep UcxPairWire::PostEnvelope(int peer, const Envelope& envelope, const void* data,
-                                   int64_t bytes) {
-  const Route& to = route(peer);
-  return Noted(to, to.wire->PostEnvelope(to.peer, envelope, data, bytes));
-}
-
-WireStep UcxPairWire::NextVerdict(int peer, Verdict* verdict) {
-  const Route& to = route(peer);
-  return Noted(to, to.wire->NextVerdict(to.peer, verdict));
-}
-
-WireStep UcxPairWire::SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) {
-  const Route& to = route(peer);
-  return Noted(to, to.wire->SendBody(to.peer, data, bytes, sent));
-}
-
-WireStep UcxPairWire::NextEnvelope(int peer, Envelope* envelope) {
-  const Route& from = route(peer);
-  return Noted(from, from.wire->NextEnvelope(from.peer, envelope));
-}
-
-BodyStep UcxPairWire::TakeBody(int peer, const Envelope& envelope, void* data, int64_t bytes,
-                               int64_t* taken) {
-  const Route& from = route(peer);
-  const BodyStep step = from.wire->TakeBody(from.peer, envelope, data, bytes, taken);
-  if (step == BodyStep::kBroken) broken_ = from.wire;
-  return step;
-}
-
-void UcxPairWire::DropBody(int peer, const Envelope& envelope) {
-  route(peer).wire->DropBody(route(peer).peer, envelope);
-}
-
-WireStep UcxPairWire::PostVerdict(int peer, const Verdict& verdict) {
-  const Route& from = route(peer);
-  return Noted(from, from.wire->PostVerdict(from.peer, verdict));
-}
-
-WireStep UcxPairWire::RecvBody(int peer, void* data, int64_t bytes, int64_t* received) {
-  const Route& from = route(peer);
-  return Noted(from, from.wire->RecvBody(from.peer, data, bytes, received));
-}
-
 }  // namespace collops::ucx

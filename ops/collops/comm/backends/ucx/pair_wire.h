@@ -201,15 +201,31 @@ class UcxPairWire : public PairWire {
   ~UcxPairWire() override;
 
   WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
-                        int64_t bytes) override;
-  WireStep NextVerdict(int peer, Verdict* verdict) override;
-  WireStep SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) override;
-  WireStep NextEnvelope(int peer, Envelope* envelope) override;
+                        int64_t bytes) override {
+    return Pass(peer, &PairWire::PostEnvelope, envelope, data, bytes);
+  }
+  WireStep NextVerdict(int peer, Verdict* verdict) override {
+    return Pass(peer, &PairWire::NextVerdict, verdict);
+  }
+  WireStep SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) override {
+    return Pass(peer, &PairWire::SendBody, data, bytes, sent);
+  }
+  WireStep NextEnvelope(int peer, Envelope* envelope) override {
+    return Pass(peer, &PairWire::NextEnvelope, envelope);
+  }
   BodyStep TakeBody(int peer, const Envelope& envelope, void* data, int64_t bytes,
-                    int64_t* taken) override;
-  void DropBody(int peer, const Envelope& envelope) override;
-  WireStep PostVerdict(int peer, const Verdict& verdict) override;
-  WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) override;
+                    int64_t* taken) override {
+    return Pass(peer, &PairWire::TakeBody, envelope, data, bytes, taken);
+  }
+  void DropBody(int peer, const Envelope& envelope) override {
+    route(peer).wire->DropBody(route(peer).peer, envelope);
+  }
+  WireStep PostVerdict(int peer, const Verdict& verdict) override {
+    return Pass(peer, &PairWire::PostVerdict, verdict);
+  }
+  WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) override {
+    return Pass(peer, &PairWire::RecvBody, data, bytes, received);
+  }
   Status fault() const override { return broken_->fault(); }
 
   void Progress() override { remote_->Progress(); }
@@ -230,9 +246,13 @@ class UcxPairWire : public PairWire {
   struct HostDoorbell;
 
   const Route& route(int peer) const { return routes_[static_cast<size_t>(peer)]; }
-  WireStep Noted(const Route& route, WireStep step) {
-    if (step == WireStep::kBroken) broken_ = route.wire;
-    return step;
+  // A step of the wire to a rank.
+  template <typename Step, typename... Of, typename... Arguments>
+  Step Pass(int peer, Step (PairWire::*step)(int, Of...), Arguments&&... arguments) {
+    const Route& to = route(peer);
+    const Step done = (to.wire->*step)(to.peer, arguments...);
+    if (done == Step::kBroken) broken_ = to.wire;
+    return done;
   }
 
   std::unique_ptr<PairWire> remote_;
