@@ -22,6 +22,8 @@ NEEDED = {
 }
 # How much longer programs take under qemu than without it.
 OF_EMULATOR = 5
+PROGRAMS = ("kernels_tests", "shm_tests")
+# What runs of them.
 TESTS = (
     *("half_test", "reduce_test", "copy_test", "isa_test", "gemm_test", "gemm_bfmmla_test"),
     *("arithmetic_peak_test", "shm_calls_test"),
@@ -40,7 +42,7 @@ def main(arguments: list[str]) -> int:
     configure = ["cmake", "-S", ".", "-B", BUILD, "-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake"]
     if (
         run(*configure, "-DCOLLOPS_WERROR=ON", *arguments) == 0
-        and run("cmake", "--build", BUILD, "-j", jobs, "--target", *TESTS) == 0
+        and run("cmake", "--build", BUILD, "-j", jobs, "--target", *PROGRAMS) == 0
     ):
         REPORTS.mkdir(parents=True, exist_ok=True)
         test = ["ctest", "--test-dir", BUILD, "-j", jobs, "--output-on-failure"]

@@ -1,11 +1,9 @@
-// A small test framework: TEST(Name) { EXPECT_EQ(a, b); } registers itself, one program per file.
-// A program fails if an expectation failed, if a test threw, or if it holds no test at all.
+// A small test framework: TEST(Name) { EXPECT_EQ(a, b); } registers itself. A program has the files
+// of a folder; `--file NAME` runs those of one. It fails if an expectation failed, if a test threw,
+// or if it ran no test at all.
 #ifndef COLLOPS_TESTS_CPP_CHECK_H_
 #define COLLOPS_TESTS_CPP_CHECK_H_
 
-#include <cstdio>
-#include <cstring>
-#include <exception>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -16,23 +14,11 @@
 
 namespace check {
 
-struct Test {
-  const char* name;
-  void (*body)();
-};
-
-inline std::vector<Test>& Tests() {
-  static std::vector<Test> tests;
-  return tests;
-}
-
-inline int& Failures() {
-  static int failures = 0;
-  return failures;
-}
+// The number of expectations that have failed.
+int& Failures();
 
 struct Registration {
-  Registration(const char* name, void (*body)()) { Tests().push_back({name, body}); }
+  Registration(const char* file, const char* name, void (*body)());
 };
 
 template <typename T, typename = void>
@@ -69,10 +55,7 @@ std::string Show(const std::vector<T>& values) {
   return text + "]";
 }
 
-inline void Fail(const char* file, int line, const std::string& what) {
-  std::printf("%s:%d: %s\n", file, line, what.c_str());
-  ++Failures();
-}
+void Fail(const char* file, int line, const std::string& what);
 
 template <typename A, typename B>
 bool Equal(const A& a, const B& b) {
@@ -93,51 +76,16 @@ bool ExpectEqual(const A& a, const B& b, const char* text, const char* file, int
   return false;
 }
 
-inline bool ExpectTrue(bool value, const char* text, const char* file, int line) {
-  if (!value) Fail(file, line, std::string(text) + " is false");
-  return value;
-}
+bool ExpectTrue(bool value, const char* text, const char* file, int line);
 
 // Checks that a message contains `part`.
-inline bool ExpectContains(const std::string& text, const std::string& part, const char* file,
-                           int line) {
-  if (text.find(part) != std::string::npos) return true;
-  Fail(file, line, "\"" + part + "\" is not in\n  \"" + text + "\"");
-  return false;
-}
-
-inline bool RunOne(const Test& test) {
-  const int before = Failures();
-  try {
-    test.body();
-  } catch (const std::exception& error) {
-    Fail(test.name, 0, std::string("threw ") + error.what());
-  }
-  const bool passed = Failures() == before;
-  std::printf("%s %s\n", passed ? "ok    " : "FAILED", test.name);
-  std::fflush(stdout);
-  return passed;
-}
-
-// With a filter, runs only the tests whose name contains it.
-inline int RunTests(const char* filter) {
-  int ran = 0;
-  int failed = 0;
-  for (const Test& test : Tests()) {
-    if (filter != nullptr && std::strstr(test.name, filter) == nullptr) continue;
-    ++ran;
-    failed += RunOne(test) ? 0 : 1;
-  }
-  std::printf("%d tests, %d failed\n", ran, failed);
-  if (ran == 0) std::printf("no test ran: a test program without tests is a failure\n");
-  return ran > 0 && failed == 0 ? 0 : 1;
-}
+bool ExpectContains(const std::string& text, const std::string& part, const char* file, int line);
 
 }  // namespace check
 
-#define TEST(name)                                                         \
-  static void name##Body();                                                \
-  static const check::Registration name##_registration(#name, name##Body); \
+#define TEST(name)                                                                   \
+  static void name##Body();                                                          \
+  static const check::Registration name##_registration(__FILE__, #name, name##Body); \
   static void name##Body()
 #define EXPECT_EQ(got, want) \
   check::ExpectEqual((got), (want), #got " == " #want, __FILE__, __LINE__)
@@ -149,9 +97,5 @@ inline int RunTests(const char* filter) {
   if (!EXPECT_TRUE(value)) return
 #define ASSERT_EQ(got, want) \
   if (!EXPECT_EQ(got, want)) return
-
-int main(int argc, char** argv) {
-  return check::RunTests(argc > 1 ? argv[1] : nullptr);
-}
 
 #endif  // COLLOPS_TESTS_CPP_CHECK_H_

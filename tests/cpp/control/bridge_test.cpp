@@ -10,7 +10,7 @@ using fake::Link;
 
 constexpr int kRanks = 4;
 
-Hosts Joined(const Faults& faults = {}) {
+Hosts TwoHosts(const Faults& faults = {}) {
   return Hosts(std::make_shared<Link>(faults), kTwoByTwo);
 }
 
@@ -32,7 +32,7 @@ TEST(ControlIsTheSameOnTwoHosts) {
     const Stay stay = weather.faults.breaks_after > 0 ? Stay::kUntilAllAreDone : Stay::kNo;
     for (const Case& test : ControlCases()) {
       for (const int variant : VariantsOf(test)) {
-        Hosts hosts = Joined(weather.faults);
+        Hosts hosts = TwoHosts(weather.faults);
         if (!RunCase(hosts, test, variant, stay)) std::printf("  weather: %s\n", weather.name);
       }
     }
@@ -49,7 +49,7 @@ TEST(StepsOfAllKindsOverAConnectionThatBreaks) {
 // Ranks leave as soon as they have finished; slower ranks still get all earlier news.
 TEST(TheLastStepIsCompleteOnAllHosts) {
   for (int i = 0; i < 40; ++i) {
-    Hosts hosts = Joined({300, 0, 2});
+    Hosts hosts = TwoHosts({300, 0, 2});
     OnHosts(hosts, kTimeoutS, [](int rank, Communicator& comm) {
       EXPECT_EQ(comm.Barrier().message(), "");
       ShareBytes(rank, 0, comm);
@@ -59,37 +59,37 @@ TEST(TheLastStepIsCompleteOnAllHosts) {
 
 TEST(AWatcherWaitsForTheLastStepOfItsHost) {
   for (const bool fails : {false, true}) {
-    Hosts hosts = Joined();
+    Hosts hosts = TwoHosts();
     LeaveBeforeItsHost(hosts, fails);
   }
 }
 
 TEST(TheEndOfAProcessIsSeenOnAllHosts) {
   for (const int ended : {0, 1, 3}) {
-    Hosts hosts = Joined();
+    Hosts hosts = TwoHosts();
     EndAProcess(hosts, ended);
   }
 }
 
 TEST(AConnectionThatIsCutIsALoss) {
-  Hosts hosts = Joined();
+  Hosts hosts = TwoHosts();
   CutTheConnection(hosts);
 }
 
 TEST(BoardsAreUpdatedWhileRanksCompute) {
-  Hosts hosts = Joined();
+  Hosts hosts = TwoHosts();
   LookWhileComputing(hosts);
 }
 
 TEST(AStoppedWatcherIsNamedAtTheTimeOut) {
   for (const bool from_the_start : {false, true}) {
-    Hosts hosts = Joined();
+    Hosts hosts = TwoHosts();
     StopAWatcher(hosts, from_the_start);
   }
 }
 
 TEST(AWatcherThatWasStoppedMissesNothing) {
-  Hosts hosts = Joined({0, 11, 4});
+  Hosts hosts = TwoHosts({0, 11, 4});
   StopWatchersForAWhile(hosts);
 }
 
