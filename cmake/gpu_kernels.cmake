@@ -1,6 +1,8 @@
-# collops_kernels.fatbin, from nvcc. Where there is no nvcc that works, the library is built without
-# it: the backends on GPUs then say why (ops/collops/kernels/cuda/launch/fatbin.cpp).
-option(COLLOPS_GPU_KERNELS "Build the GPU kernels, if there is an nvcc" ON)
+# collops_kernels.fatbin, from nvcc, which takes longer than all else. Without it the backends on GPUs
+# say why (fatbin.cpp).
+set(COLLOPS_GPU_KERNELS AUTO CACHE STRING
+    "Build the GPU kernels with nvcc: AUTO (if this machine has NVIDIA's driver), ON or OFF")
+set_property(CACHE COLLOPS_GPU_KERNELS PROPERTY STRINGS AUTO ON OFF)
 set(COLLOPS_NVCC_HINTS "" CACHE STRING "Folders in which to look for nvcc, before PATH")
 # For a build with another interpreter or for another kind of machine, in which they are the same.
 set(COLLOPS_GPU_KERNELS_FILE "" CACHE FILEPATH "GPU kernels that are compiled already")
@@ -10,10 +12,17 @@ set(gpu_kernels_reason "")
 # nvcc 13 compresses, a driver before 580 cannot read.
 set(nvcc_flags -std=c++17 -fatbin --fmad=false --no-compress)
 
+set(has_driver FALSE)
+if(EXISTS /proc/driver/nvidia/version)
+  set(has_driver TRUE)
+endif()
 if(NOT COLLOPS_GPU_KERNELS)
   set(gpu_kernels_reason "it was built with COLLOPS_GPU_KERNELS=OFF")
 elseif(COLLOPS_SANITIZE)
   set(gpu_kernels_reason "it was built for a sanitizer")
+elseif(COLLOPS_GPU_KERNELS STREQUAL "AUTO" AND NOT has_driver)
+  string(CONCAT gpu_kernels_reason "it was built on a machine without NVIDIA's driver: build it on one with a "
+         "GPU, or with CMAKE_ARGS=-DCOLLOPS_GPU_KERNELS=ON")
 else()
   find_program(COLLOPS_NVCC nvcc HINTS ENV CUDA_HOME ${COLLOPS_NVCC_HINTS} PATH_SUFFIXES bin
                PATHS /usr/local/cuda/bin DOC "CUDA's compiler")
@@ -40,8 +49,8 @@ endif()
 
 if(gpu_kernels_reason)
   set(kind STATUS)
-  if(COLLOPS_GPU_KERNELS AND EXISTS /proc/driver/nvidia/version)
-    set(kind WARNING)  # here is a GPU
+  if(COLLOPS_GPU_KERNELS AND (has_driver OR NOT COLLOPS_GPU_KERNELS STREQUAL "AUTO"))
+    set(kind WARNING)  # they are wanted
   endif()
   message(${kind} "collops: no GPU kernels: ${gpu_kernels_reason}")
   set_property(SOURCE ops/collops/kernels/cuda/launch/fatbin.cpp TARGET_DIRECTORY collops APPEND PROPERTY

@@ -19,6 +19,8 @@ from environment import ROOT, say
 from patience import patience
 
 SIMULATOR = ROOT / "build" / "simulated-gpu"
+# What nvcc makes of the kernels, for wheels; tests/gpu looks into it.
+KERNELS = ROOT / "build" / "gpu-kernels" / "collops_kernels.fatbin"
 # How a fatbin begins, which is all that the simulated driver looks at.
 STAND_IN = (0xBA55ED50).to_bytes(4, "little") + bytes(60)
 
@@ -31,6 +33,16 @@ def build_simulator(folder: Path = SIMULATOR, torch: str | None = None) -> None:
     command += [f"-DTORCH_FOLDER={torch_folder() if torch is None else torch}"]
     for step in (command, ["cmake", "--build", str(folder), "-j", "2"]):
         subprocess.run(step, env=run_tests.ENV, stdout=subprocess.DEVNULL, check=True)
+
+
+def compile_kernels() -> None:
+    """By nvcc, where there is one; nothing here runs them."""
+    say("compiling the GPU kernels")
+    options = ["-DCOLLOPS_GPU_KERNELS=ON", "-DBUILD_TESTING=OFF", "-DCMAKE_BUILD_TYPE=Release"]
+    configure = ["cmake", "-S", str(ROOT), "-B", str(KERNELS.parent), *options]
+    if subprocess.run(configure, env=run_tests.ENV, stdout=subprocess.DEVNULL).returncode == 0:
+        build = ["cmake", "--build", str(KERNELS.parent), "--target", "collops_kernels"]
+        subprocess.run(build, env=run_tests.ENV, stdout=subprocess.DEVNULL)
 
 
 def torch_folder() -> str:
@@ -65,6 +77,7 @@ def variables(simulator: Path = SIMULATOR) -> dict[str, str]:
 def main() -> int:
     """Builds the libraries, runs the tests, and prints the summary."""
     build_simulator()
+    compile_kernels()
     run_tests.ENV |= variables()
     if os.environ.get("CI"):  # a download of 900 MB
         run_tests.ENV["GPU_HEADERS"] = os.pathsep.join(gpu_headers.include_folders())

@@ -23,6 +23,7 @@ import zipfile
 from pathlib import Path
 
 import environment
+import gpu
 from zig_compiler import GLIBC, ZigCompiler
 
 ROOT = environment.ROOT
@@ -38,7 +39,6 @@ CONFORMANCE = [
     *("-q", "-p", "no:cacheprovider", "-k", "shm or daemon_threads"),
 ]
 # Of the package, which is built before: the same for every interpreter and kind of machine.
-KERNELS = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}" / "collops_kernels.fatbin"
 COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang", "cmake")
 TOOLS_MISSING = 77
 TOOLS_LIMIT_S = 120
@@ -206,8 +206,10 @@ def main() -> None:
     if zig := find_zig("zig" if is_cross else options.compiler or "if it can be installed"):
         sources = unpack(sdist, options.machine)
         cmake_arguments += f" {ZigCompiler(zig, options.machine, BUILD).cmake_arguments()}"
-        if KERNELS.exists():
-            cmake_arguments += f" {shlex.quote(f'-DCOLLOPS_GPU_KERNELS_FILE={KERNELS}')}"
+        gpu.compile_kernels()
+        if gpu.KERNELS.exists():
+            file = shlex.quote(f"-DCOLLOPS_GPU_KERNELS_FILE={gpu.KERNELS}")
+            cmake_arguments += f" -DCOLLOPS_GPU_KERNELS=ON {file}"
     variables = {"CMAKE_ARGS": cmake_arguments}
     environment.say(f"compiler: {f'zig, for glibc {GLIBC}' if zig else 'that of the system'}")
     for name in options.python or interpreters():

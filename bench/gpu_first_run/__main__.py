@@ -82,7 +82,8 @@ def pack(options: argparse.Namespace) -> int:
     shutil.rmtree(carried, ignore_errors=True)
     (carried / "kernels").mkdir(parents=True)
     wheel = [options.python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(carried), str(ROOT)]
-    subprocess.run(wheel, check=True)
+    words = f"{os.environ.get('CMAKE_ARGS', '')} -DCOLLOPS_GPU_KERNELS=ON"
+    subprocess.run(wheel, env={**os.environ, "CMAKE_ARGS": words}, check=True)
     if options.nccl:
         shutil.copy2(options.nccl, carried / "libnccl.so.2")
     for name, file in options.kernels:

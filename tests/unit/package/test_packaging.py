@@ -133,14 +133,6 @@ def test_an_isolated_build_finds_the_nvcc_of_the_environment(tmp_path: Path) -> 
     assert f"-DCOLLOPS_NVCC_HINTS={nvcc.parent}" in found
 
 
-def test_the_gpu_kernels_have_ptx_of_the_oldest_gpus_and_are_not_compressed() -> None:
-    """GPUs between the compiled ones need it, and drivers before 580 cannot decompress."""
-    kernels = Path(collops.__file__).with_name("collops_kernels.fatbin")
-    if not kernels.exists():
-        pytest.skip("no nvcc has compiled the GPU kernels")
-    assert b".target sm_80" in kernels.read_bytes()
-
-
 def test_extras_are_spelt_as_in_the_metadata() -> None:
     """Which writes hyphens; pip 23.2 finds an extra by no other spelling."""
     extras = importlib.metadata.metadata("collops").get_all("Provides-Extra") or []
