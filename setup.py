@@ -125,7 +125,9 @@ class CMakeBuild(build_ext):
         cmake, folder = self.configure()
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
         print(f"collops: {expected(int(jobs))}", flush=True)
-        subprocess.run([cmake, "--build", str(folder), "-j", jobs], check=True)
+        # ccache takes a precompiled header only if it may trust its defines and times.
+        env = {"CCACHE_SLOPPINESS": "pch_defines,time_macros", **os.environ}
+        subprocess.run([cmake, "--build", str(folder), "-j", jobs], check=True, env=env)
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         install = [cmake, "--install", str(folder), "--component", "python", "--strip"]
         subprocess.run([*install, "--prefix", str(target)], check=True)

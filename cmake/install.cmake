@@ -21,6 +21,12 @@ endforeach()
 target_include_directories(collops INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(TARGETS collops EXPORT collopsTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# Debug information is 20 times as large as the code, and of use with the sources alone.
+option(COLLOPS_INSTALL_DEBUG "Install the library with its debug information" OFF)
+if(CMAKE_STRIP AND NOT COLLOPS_INSTALL_DEBUG)
+  set(installed "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:collops>")
+  install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug \"${installed}\" COMMAND_ERROR_IS_FATAL ANY)")
+endif()
 install(EXPORT collopsTargets NAMESPACE collops:: DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/collopsConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)

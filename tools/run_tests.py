@@ -104,6 +104,8 @@ ENV = {
     **{name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}},
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "COLLOPS_TEST_UCX_FOLDER": ucx_folder(),
+    # As setup.py has it, for the precompiled headers.
+    "CCACHE_SLOPPINESS": os.environ.get("CCACHE_SLOPPINESS", "pch_defines,time_macros"),
 }
 
 

@@ -75,6 +75,28 @@ def test_a_program_may_have_the_same_names(core_prefix: Path, tmp_path: Path) ->
     assert [name for name in own if not name.startswith(("COLLOPS_", "_"))] == []
 
 
+def test_what_is_installed_has_no_debug_information(tmp_path: Path) -> None:
+    """It would be 20 times as large; who wants it asks for it. A stand-in for the core is enough."""
+    (tmp_path / "core.cpp").write_text("int core() { return 0; }\n")
+    cmake = (
+        "cmake_minimum_required(VERSION 3.22)\nproject(collops VERSION 1.0 LANGUAGES CXX)\n"
+        "set(CMAKE_BUILD_TYPE RelWithDebInfo)\nadd_library(collops STATIC core.cpp)\n"
+        f"set(PROJECT_SOURCE_DIR {ROOT})\ninclude({ROOT}/cmake/install.cmake)\n"
+    )
+    (tmp_path / "CMakeLists.txt").write_text(cmake)
+    (tmp_path / "cmake").symlink_to(ROOT / "cmake")
+    (tmp_path / "ops").symlink_to(ROOT / "ops")
+    sizes = {}
+    for kept in ("OFF", "ON"):
+        build, prefix = tmp_path / f"build-{kept}", tmp_path / kept
+        run("cmake", "-S", tmp_path, "-B", build, f"-DCOLLOPS_INSTALL_DEBUG={kept}")
+        run("cmake", "--build", build)
+        run("cmake", "--install", build, "--prefix", prefix)
+        [library] = prefix.glob("lib*/**/libcollops.a")
+        sizes[kept] = b".debug_info" in library.read_bytes()
+    assert sizes == {"OFF": False, "ON": True}
+
+
 @pytest.mark.parametrize("header", ["atb.h", "collops.h"])
 def test_an_older_standard_is_refused(header: str, core_prefix: Path) -> None:
     source = core_prefix / "include" / "collops" / header
