@@ -26,8 +26,8 @@ sys.path.insert(0, str(ROOT / "tests" / "multihost"))
 from hosts import Host, network  # noqa: E402
 from jobs import table_of  # noqa: E402
 
-from collops.bench.tables import table  # noqa: E402
 from collops.plan.calibration import Timed, calibrate, predicted_us, timed  # noqa: E402
+from collops.terminal.tables import markdown_table  # noqa: E402
 
 SIZES = "1k,4k,16k,64k,128k,256k,512k,1m,2m,4m"
 OPS = ("all_gather_v", "reduce_scatter_v")
@@ -163,7 +163,11 @@ def main() -> int:
             what = "calibrated" if shape in CALIBRATED else "checked"
             mark = "" if within else " !"
             lines.append(line_of(name, each, us, f"{ratio:.2f}{mark}", what))
-    print(table(("hosts", "call", "bytes", "predicted us", "measured us", "ratio", ""), lines))
+    print(
+        markdown_table(
+            ("hosts", "call", "bytes", "predicted us", "measured us", "ratio", ""), lines
+        )
+    )
     checked = sum(len(timed(rows[shape])) for shape in CHECKED)
     print(f"\n{checked - wrong} of {checked} predictions within {options.limit:.0%}")
     return 1 if wrong else 0

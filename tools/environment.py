@@ -24,11 +24,7 @@ SOURCES = ["setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"]
 SOURCE_FOLDERS = ["cmake", "ops", "bindings", "python", "golden", "examples"]
 TORCH = "torch==2.13.0+cpu"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-TORCH_LIMIT_S = 300
-UCX_LIMIT_S = 120
-NVCC_LIMIT_S = 300
-TRAINING_LIMIT_S = 300
-DOCS_LIMIT_S = 120
+LIMIT_S = 300  # for what may be missing
 
 
 def requirements(name: str) -> list[str]:
@@ -157,6 +153,13 @@ class Venv:
             return "installed"
         return f"not installed: {last_error(done.stdout)}"
 
+    def look_for(self, part: str, packages: list[str], beside: str = "") -> None:
+        """Installs packages if it can, once, and once more with another `beside`."""
+        key = " ".join(packages) + beside
+        if not self.is_made(part, key):
+            say(f"looking for {' '.join(packages)}")
+            self.mark(part, key, self.try_pip(*packages, limit_s=LIMIT_S))
+
 
 class Progress:
     """Shows what matters in a build's output: its own words, and every tenth of its steps."""
@@ -212,47 +215,27 @@ def make_torch(venv: Venv) -> None:
     say(f"looking for {TORCH}")
     # From the indexes in this machine's pip configuration, then from one more, which may be out of
     # reach. The version names the CPU build, so that no index installs another build.
-    result = venv.try_pip(TORCH, limit_s=TORCH_LIMIT_S)
+    result = venv.try_pip(TORCH, limit_s=LIMIT_S)
     if result != "installed":
         more = ["--extra-index-url", TORCH_INDEX, "--retries", "0", "--timeout", "10"]
-        result = venv.try_pip(*more, TORCH, limit_s=TORCH_LIMIT_S)
+        result = venv.try_pip(*more, TORCH, limit_s=LIMIT_S)
     venv.mark("torch", TORCH, result)
     if required and result != "installed":
         raise SystemExit(f"collops: CI_REQUIRE asks for {TORCH}: {result}")
 
 
-def make_ucx(venv: Venv) -> None:
-    """UCX if it can be installed; else tests that need it skip."""
-    packages = requirements("multihost")
-    key = " ".join(packages)
-    if venv.is_made("ucx", key):
-        return
-    say(f"looking for {key}")
-    venv.mark("ucx", key, venv.try_pip(*packages, limit_s=UCX_LIMIT_S))
-
-
 def make_nvcc(venv: Venv) -> None:
     """An nvcc, if this machine has none and it can be installed; else no GPU kernels are built."""
-    packages = requirements("gpu-build")
-    key = " ".join(packages)
     own = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
-    if venv.is_made("gpu", key) or shutil.which("nvcc") or own.exists():
-        return
-    say(f"looking for {key}")
-    venv.mark("gpu", key, venv.try_pip(*packages, limit_s=NVCC_LIMIT_S))
+    if not shutil.which("nvcc") and not own.exists():
+        venv.look_for("gpu", requirements("gpu-build"))
 
 
 def make_training(venv: Venv) -> None:
     """DeepSpeed and Accelerate, if they and torch can be installed; else their tests skip."""
     make_torch(venv)
-    packages = requirements("torch-training")
-    key = f"{' '.join(packages)} with {TORCH}"
-    if torch_of(venv) != "installed":  # pip would install a build of torch for GPUs
-        return
-    if venv.is_made("training", key):
-        return
-    say(f"looking for {' '.join(packages)}")
-    venv.mark("training", key, venv.try_pip(*packages, limit_s=TRAINING_LIMIT_S))
+    if torch_of(venv) == "installed":  # else pip would install a build of torch for GPUs
+        venv.look_for("training", requirements("torch-training"), f" with {TORCH}")
 
 
 def make_docs(venv: Venv) -> str:
@@ -261,7 +244,7 @@ def make_docs(venv: Venv) -> str:
     key = " ".join(packages)
     if not venv.is_made("docs", f"{key}: installed"):
         say(f"looking for {key}")
-        result = venv.try_pip(*packages, limit_s=DOCS_LIMIT_S)
+        result = venv.try_pip(*packages, limit_s=LIMIT_S)
         if result != "installed":  # looked for again next time
             return result
         venv.mark("docs", f"{key}: installed")
@@ -283,7 +266,8 @@ PARTS = {
     "test": lambda venv: venv.install("test", requirements("test")),
     "check": lambda venv: venv.install("check", requirements("dev")),
     "torch": make_torch,
-    "ucx": make_ucx,
+    # Tests that need it skip where it cannot be installed.
+    "ucx": lambda venv: venv.look_for("ucx", requirements("multihost")),
     "gpu": make_nvcc,
     "training": make_training,
     "docs": make_docs,
