@@ -18,7 +18,7 @@
 #include "collops/core/env.h"
 #include "collops/core/process/cgroups.h"
 #include "collops/core/process/interrupt.h"
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/isa.h"
 #include "collops/kernels/thread_pool.h"
 #include "collops/operators/framework/param_check.h"

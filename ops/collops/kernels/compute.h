@@ -127,7 +127,7 @@ class Compute {
                           int64_t bytes, void* stream) const = 0;
 };
 
-// The CPU's, with gemm.h and store_sum.h.
+// The CPU's, with gemm.h and reduce.h.
 const Compute* CpuCompute();
 
 }  // namespace collops::kernels

@@ -1,9 +1,9 @@
 #include <cstdlib>
 
 #include "collops/kernels/compute.h"
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/gemm/gemm.h"
-#include "collops/kernels/store_sum/store_sum.h"
+#include "collops/kernels/reduce/reduce.h"
 
 namespace collops::kernels {
 namespace {

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "collops/core/env.h"
-#include "collops/kernels/x86_features.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "collops/core/status.h"
@@ -44,5 +45,44 @@ void AllowAvx512BFloat16(bool allowed);
 
 // For tests: whether bfmmla is used where the CPU has it.
 void AllowBfmmla(bool allowed);
+
+// What an x86-64 CPU says of itself (CPUID), and which registers its system saves (XCR0).
+struct X86Words {
+  uint32_t leaf1_ecx;
+  uint32_t leaf7_ebx;
+  uint32_t leaf7_edx;
+  uint32_t leaf7_1_eax;
+  uint64_t xcr0;  // 0 if the system has not turned XSAVE on
+};
+
+// What kernels may use, as far as CPU and system go; Linux must also permit AMX, see isa.cpp.
+struct X86Features {
+  bool avx2;         // AVX2, FMA and F16C
+  bool avx512;       // AVX512F, BW, DQ and VL
+  bool avx512_bf16;  // and AVX512_BF16
+  bool amx;          // AMX_TILE and AMX_BF16
+};
+
+// Without __builtin_cpu_supports(): the runtime library of some compilers does not ask the CPU.
+inline X86Features FeaturesOf(const X86Words& words) {
+  constexpr uint32_t kFma = 1u << 12;
+  constexpr uint32_t kF16c = 1u << 29;
+  constexpr uint32_t kAvx2 = 1u << 5;
+  constexpr uint32_t kAvx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;  // F, DQ, BW, VL
+  constexpr uint32_t kAvx512BFloat16 = 1u << 5;
+  constexpr uint32_t kAmx = 1u << 22 | 1u << 24;  // BF16, TILE
+  constexpr uint64_t kYmmState = 1u << 1 | 1u << 2;
+  constexpr uint64_t kZmmState = kYmmState | 1u << 5 | 1u << 6 | 1u << 7;
+  constexpr uint64_t kTileState = 1u << 17 | 1u << 18;
+  const auto has = [](auto word, auto bits) { return (word & bits) == bits; };
+
+  X86Features features = {};
+  features.avx2 = has(words.xcr0, kYmmState) && has(words.leaf1_ecx, kFma | kF16c) &&
+                  has(words.leaf7_ebx, kAvx2);
+  features.avx512 = has(words.xcr0, kZmmState) && has(words.leaf7_ebx, kAvx512);
+  features.avx512_bf16 = features.avx512 && has(words.leaf7_1_eax, kAvx512BFloat16);
+  features.amx = has(words.xcr0, kTileState) && has(words.leaf7_edx, kAmx);
+  return features;
+}
 
 }  // namespace collops::kernels

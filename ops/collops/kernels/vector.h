@@ -4,9 +4,20 @@
 #include <cstdint>
 #include <cstring>
 
-// Everything here, in reduce_elements.h and in reduce_loops.h is in an unnamed namespace: each
-// reduce_*.cpp compiles its own copy for its own instruction set, and the linker must never replace
-// one copy by another.
+#if defined(__AVX2__)
+// gcc 12's header triggers gcc's own warnings about intentionally undefined values.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
+
+// Everything here and in the headers of loops is in an unnamed namespace: each file of kernels
+// compiles its own copy for its own instruction set, and the linker must never replace one copy by
+// another.
 namespace collops::kernels {
 namespace {
 
@@ -61,6 +72,16 @@ struct Streamed : Whole {
   static void Store(char* destination, V value) {
     Machine::Stream(destination, value);
   }
+};
+
+// What ldtilecfg reads: for each tile register its rows and the bytes of a row. All eight are
+// whole.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
 }  // namespace

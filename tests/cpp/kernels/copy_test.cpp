@@ -1,4 +1,4 @@
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/kernels/copy/streaming.h"
 #include "collops/kernels/thread_pool.h"
 
 namespace {

@@ -1,7 +1,7 @@
-// The product by blocks of 2 x 2 (gemm_bfmmla_loops.h), on every machine: with a model of the
+// The product by blocks of 2 x 2 (gemm_matrix_loops.h), on every machine: with a model of the
 // instruction as the Arm Architecture Reference Manual describes it, which is compared with the
 // instruction where the CPU has it.
-#include "collops/kernels/gemm/gemm_bfmmla_loops.h"
+#include "collops/kernels/gemm/gemm_matrix_loops.h"
 
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The product by tile registers, with registers that are arrays: the same cut, packing and order as
 // on AMX, on any machine.
-#include "collops/kernels/gemm/gemm_tiles.h"
+#include "collops/kernels/gemm/gemm_matrix_loops.h"
 
 #include <cstdint>
 #include <cstring>

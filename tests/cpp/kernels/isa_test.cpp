@@ -7,7 +7,6 @@
 
 #include "check.h"
 #include "collops/comm/registry.h"
-#include "collops/kernels/x86_features.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 #include "check.h"
 #include "collops/core/status.h"
-#include "collops/kernels/copy/streaming.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/half.h"
 #include "collops/kernels/isa.h"
 #include "collops/kernels/thread_pool.h"

@@ -1,6 +1,6 @@
 // A reduction that goes on in float32 from host to host, on every instruction set: the same bits as
 // one Reduce() over all sources.
-#include "collops/kernels/store_sum/running_sum.h"
+#include "collops/kernels/reduce/reduce.h"
 
 #include <cstdint>
 #include <cstring>
@@ -11,8 +11,6 @@
 #include "check.h"
 #include "collops/core/status.h"
 #include "collops/kernels/isa.h"
-#include "collops/kernels/reduce/reduce.h"
-#include "collops/kernels/store_sum/store_sum.h"
 #include "collops/kernels/thread_pool.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // StoreSum() on every instruction set, against sums that are added and rounded one by one.
-#include "collops/kernels/store_sum/store_sum.h"
+#include "collops/kernels/reduce/reduce.h"
 
 #include <cmath>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 #include "ranks.h"
 
 namespace {

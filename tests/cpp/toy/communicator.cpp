@@ -4,7 +4,7 @@
 
 #include "collops/comm/control/control.h"
 #include "collops/kernels/compute.h"
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"
 
 namespace toy {

@@ -1,8 +1,7 @@
-// RunArithmetic() for AMX_BF16. Built with it switched on (ops/CMakeLists.txt).
+// RunArithmetic() for AMX_BF16. Built with it switched on (ops/collops/CMakeLists.txt).
 
-#include "collops/kernels/amx_tiles.h"
-#include "collops/kernels/arithmetic_peak/arithmetic_peak_kernels.h"
-#include "collops/kernels/intrinsics.h"
+#include "collops/kernels/arithmetic_peak/arithmetic_peak_loops.h"
+#include "collops/kernels/vector.h"
 
 namespace collops::kernels {
 

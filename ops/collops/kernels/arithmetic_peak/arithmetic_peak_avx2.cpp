@@ -1,8 +1,6 @@
-// RunArithmetic() for AVX2 with FMA. Built with these switched on (ops/CMakeLists.txt).
+// RunArithmetic() for AVX2 with FMA. Built with these switched on (ops/collops/CMakeLists.txt).
 
-#include "collops/kernels/arithmetic_peak/arithmetic_peak_kernels.h"
 #include "collops/kernels/arithmetic_peak/arithmetic_peak_loops.h"
-#include "collops/kernels/intrinsics.h"
 
 namespace collops::kernels {
 namespace {

@@ -1,9 +1,7 @@
 // RunArithmetic() for AVX-512 and for AVX512_BF16. Built with these switched on
-// (ops/CMakeLists.txt).
+// (ops/collops/CMakeLists.txt).
 
-#include "collops/kernels/arithmetic_peak/arithmetic_peak_kernels.h"
 #include "collops/kernels/arithmetic_peak/arithmetic_peak_loops.h"
-#include "collops/kernels/intrinsics.h"
 
 namespace collops::kernels {
 namespace {

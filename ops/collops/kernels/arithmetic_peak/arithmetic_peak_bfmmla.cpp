@@ -1,9 +1,8 @@
 // RunArithmetic() for bfloat16 on arm64 CPUs with FEAT_BF16. Built with this switched on
-// (ops/CMakeLists.txt).
+// (ops/collops/CMakeLists.txt).
 
 #include <arm_neon.h>
 
-#include "collops/kernels/arithmetic_peak/arithmetic_peak_kernels.h"
 #include "collops/kernels/arithmetic_peak/arithmetic_peak_loops.h"
 
 namespace collops::kernels {

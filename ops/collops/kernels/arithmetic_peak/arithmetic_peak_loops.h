@@ -6,10 +6,20 @@
 
 #include "collops/kernels/vector.h"
 
+// RunArithmetic() of each instruction set, and their loop.
+namespace collops::kernels {
+
+// The AVX ones and Amx exist on x86-64 only, Bfmmla on arm64, and run where isa.h says so;
+// PairsAvx512 uses AVX512_BF16, which multiplies pairs of bfloat16.
+int64_t BfmmlaArithmetic(int64_t rounds);
+int64_t Avx2Arithmetic(int64_t rounds);
+int64_t Avx512Arithmetic(int64_t rounds);
+int64_t PairsAvx512Arithmetic(int64_t rounds);
+int64_t AmxArithmetic(int64_t rounds);
+
 // The loop of RunArithmetic(). In an unnamed namespace for the reason given in vector.h. A Machine
 // defines its vectors, how many of them are summed at a time, one step, and the operations per
 // step.
-namespace collops::kernels {
 namespace {
 
 // Constant indices let the compiler keep every sum in a register.

@@ -1,11 +1,10 @@
 // The product of bfloat16 for AMX_BF16. Built with AMX and AVX-512 switched on
-// (ops/CMakeLists.txt).
+// (ops/collops/CMakeLists.txt).
 
-#include "collops/kernels/amx_tiles.h"
 #include "collops/kernels/gemm/gemm.h"
-#include "collops/kernels/gemm/gemm_tiles.h"
-#include "collops/kernels/gemm/gemm_transpose_avx512.h"
-#include "collops/kernels/intrinsics.h"
+#include "collops/kernels/gemm/gemm_avx512.h"
+#include "collops/kernels/gemm/gemm_matrix_loops.h"
+#include "collops/kernels/vector.h"
 
 namespace collops::kernels {
 namespace {
@@ -75,20 +74,14 @@ struct AmxRegisters {
 };
 
 // Packs the weight.
-struct Avx512Vectors {
-  static constexpr int kVectorBytes = 64;
+struct WeightVectors : Avx512Vectors {
   static constexpr int64_t kColumnTile = kTilesColumns;
-  static void Transpose(Vector<uint32_t, 64> (&rows)[16]) { Transpose16(rows); }
-  static Vector<uint32_t, 64> ZeroExtend(Vector<uint16_t, 32> halves) {
-    return reinterpret_cast<Vector<uint32_t, 64>>(
-        _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(halves)));
-  }
 };
 
 }  // namespace
 
 const GemmKernels* AmxBFloat16GemmKernels() {
-  static constexpr GemmKernels kKernels = TileKernels<AmxRegisters, Avx512Vectors>();
+  static constexpr GemmKernels kKernels = TileKernels<AmxRegisters, WeightVectors>();
   return &kKernels;
 }
 

@@ -1,7 +1,7 @@
-// The product for AVX2 with FMA and F16C. Built with these switched on (ops/CMakeLists.txt).
+// The product for AVX2 with FMA and F16C. Built with these switched on
+// (ops/collops/CMakeLists.txt).
 
 #include "collops/kernels/gemm/gemm_loops.h"
-#include "collops/kernels/intrinsics.h"
 
 namespace collops::kernels {
 namespace {

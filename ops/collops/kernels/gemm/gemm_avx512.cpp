@@ -1,30 +1,19 @@
-// The product for AVX-512 (F, BW, DQ, VL). Built with these switched on (ops/CMakeLists.txt).
+// The product for AVX-512 (F, BW, DQ, VL). Built with these switched on
+// (ops/collops/CMakeLists.txt).
 
+#include "collops/kernels/gemm/gemm_avx512.h"
 #include "collops/kernels/gemm/gemm_loops.h"
-#include "collops/kernels/gemm/gemm_transpose_avx512.h"
-#include "collops/kernels/intrinsics.h"
 
 namespace collops::kernels {
 namespace {
 
 // 24 sums, a row of three vectors and a broadcast unit: 28 of the 32 registers.
-struct Avx512 {
-  static constexpr int kVectorBytes = 64;
+struct Avx512 : Avx512Vectors {
   static constexpr int64_t kRowTile = 8;
   static constexpr int64_t kColumnTile = 48;
   static constexpr int64_t kBlockUnits = 256;
-  using Bits = Vector<uint32_t, kVectorBytes>;
-  using Sum = Vector<float, kVectorBytes>;
 
-  static Sum Broadcast(const uint32_t* unit) {
-    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*unit)));
-  }
   static Sum MultiplyAdd(Sum a, Sum b, Sum sum) { return _mm512_fmadd_ps(a, b, sum); }
-  static void Transpose(Bits (&rows)[16]) { Transpose16(rows); }
-  static void StoreTransposed(const Bits (&rows)[8], uint32_t* out) { StoreTransposed8(rows, out); }
-  static Bits ZeroExtend(Vector<uint16_t, 32> halves) {
-    return reinterpret_cast<Bits>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(halves)));
-  }
   static Bits WidenFloat16(Vector<uint16_t, 32> halves) {
     return reinterpret_cast<Bits>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(halves)));
   }

@@ -1,9 +1,9 @@
 // The product of bfloat16 for arm64 CPUs with FEAT_BF16. Built with this switched on
-// (ops/CMakeLists.txt).
+// (ops/collops/CMakeLists.txt).
 
 #include <arm_neon.h>
 
-#include "collops/kernels/gemm/gemm_bfmmla_loops.h"
+#include "collops/kernels/gemm/gemm_matrix_loops.h"
 
 namespace collops::kernels {
 namespace {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "collops/kernels/gemm/gemm.h"
-#include "collops/kernels/gemm/gemm_ahead.h"
 #include "collops/kernels/gemm/gemm_kernels.h"
 #include "collops/kernels/gemm/gemm_pack.h"
 #include "collops/kernels/vector.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collops/kernels/copy/streaming.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/isa.h"
 #include "collops/kernels/reduce/reduce_kernels.h"
 #include "collops/kernels/thread_pool.h"
@@ -10,20 +10,20 @@
 namespace collops::kernels {
 namespace {
 
-ReduceKernel FindKernel(DType dtype, ReduceOp op) {
+const ReduceKernels& Kernels() {
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
     case Isa::kAmx:
     case Isa::kAvx512:
-      return Avx512ReduceKernel(dtype, op);
+      return kAvx512ReduceKernels;
     case Isa::kAvx2:
-      return Avx2ReduceKernel(dtype, op);
+      return kAvx2ReduceKernels;
     case Isa::kNeon:
     case Isa::kPortable:
       break;
   }
 #endif
-  return PortableReduceKernel(dtype, op);
+  return kPortableReduceKernels;
 }
 
 // Bytes of the destination that one thread reduces at a time; a multiple of a cache line.
@@ -32,12 +32,12 @@ constexpr int64_t kPartBytes = 128 << 10;
 }  // namespace
 
 bool CanReduce(DType dtype, ReduceOp op) {
-  return PortableReduceKernel(dtype, op) != nullptr;
+  return kPortableReduceKernels.reduce(dtype, op) != nullptr;
 }
 
 void Reduce(void* destination, const void* const* sources, int num_sources, int64_t count,
             DType dtype, ReduceOp op, int64_t whole_bytes, int divisor) {
-  const ReduceKernel kernel = FindKernel(dtype, op);
+  const ReduceKernel kernel = Kernels().reduce(dtype, op);
   const int64_t bytes = count * SizeOf(dtype);
   if (divisor == 0) divisor = num_sources;
   const bool stream = std::max(whole_bytes, bytes) >= StreamedOutputBytes();
@@ -51,6 +51,34 @@ void Reduce(void* destination, const void* const* sources, int num_sources, int6
     const int64_t end = std::min(begin + part_count, count);
     kernel(destination, sources, num_sources, divisor, begin, end, stream);
   });
+}
+
+void RunningSum(float* sums, const float* before, const void* const* sources, int num_sources,
+                int64_t count, DType dtype, ReduceOp op) {
+  const RunningSumKernel kernel = Kernels().running_sum(dtype, op);
+  const int64_t bytes = count * (num_sources * SizeOf(dtype) + 8);
+  const int64_t parts = bytes < kLeastSharedBytes ? 1 : NumThreads();
+  if (parts == 1) return kernel(sums, before, sources, num_sources, 0, count);
+  ParallelFor(static_cast<int>(parts), [&](int part) {
+    kernel(sums, before, sources, num_sources, count * part / parts, count * (part + 1) / parts);
+  });
+}
+
+void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,
+              const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out,
+              float divisor) {
+  const StoreSumKernel kernel = Kernels().store_sum(dtype);
+  const auto store = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      kernel(partials, num_partials, row * ld_partial, divisor, residual, columns,
+             static_cast<char*>(out) + row * ld_out * SizeOf(dtype));
+    }
+  };
+  const int64_t bytes = rows * columns * (num_partials * 4 + SizeOf(dtype));
+  const int threads = bytes < kLeastSharedBytes ? 1 : NumThreads();
+  if (threads == 1) return store(0, rows);
+  ParallelFor(threads,
+              [&](int part) { store(rows * part / threads, rows * (part + 1) / threads); });
 }
 
 }  // namespace collops::kernels

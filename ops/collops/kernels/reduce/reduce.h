@@ -17,10 +17,27 @@ bool CanReduce(DType dtype, ReduceOp op);
 // accumulator's type, of integers truncated towards zero. The result depends only on the values.
 // Any alignment; the destination may be one of the sources (same address), but must not overlap
 // them otherwise. `whole_bytes`: the size of the vector of which these elements are a part, if
-// larger: the result of a large vector (streaming.h) is stored past the caches. It is visible to
+// larger: the result of a large vector (copy.h) is stored past the caches. It is visible to
 // other threads and processes on return. `divisor`: of avg, if it is not num_sources, because a
 // source is itself a sum.
 void Reduce(void* destination, const void* const* sources, int num_sources, int64_t count,
             DType dtype, ReduceOp op, int64_t whole_bytes = 0, int divisor = 0);
+
+// A reduction of float16 or bfloat16 (`dtype`) that goes on somewhere else, in float32 as in
+// Reduce(): sums[i] = (before[i] op sources[0][i]) op sources[1][i] ... in that order. Without
+// `before` it begins with sources[0]. `op` is sum or prod; avg counts as sum. `sums` may be
+// `before`. Any alignment of the sources. StoreSum() rounds the last sums as Reduce() does, so the
+// bits are those of one Reduce() over all sources.
+void RunningSum(float* sums, const float* before, const void* const* sources, int num_sources,
+                int64_t count, DType dtype, ReduceOp op);
+
+// out[i, j] = ((partials[0][i, j] + partials[1][i, j]) + ...) / divisor + residual[j] in float32,
+// rounded once to `dtype` (float32, bfloat16 or float16), to nearest even, preserving subnormals:
+// the same bits on every instruction set. `residual` is a row of `columns` elements of `dtype`, or
+// null. `ld_partial` is in floats, `ld_out` in elements. Any alignment of residual and out; float32
+// `out` may be one of the partials, with the same rows. At least one partial.
+void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,
+              const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out,
+              float divisor = 1.0F);
 
 }  // namespace collops::kernels

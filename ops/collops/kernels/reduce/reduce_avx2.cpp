@@ -1,8 +1,7 @@
-// The reductions for AVX2 with F16C. Built with these switched on (ops/CMakeLists.txt).
-
-#include <immintrin.h>
+// The reductions for AVX2 with F16C. Built with these switched on (ops/collops/CMakeLists.txt).
 
 #include "collops/kernels/reduce/reduce_loops.h"
+#include "collops/kernels/reduce/sum_loops.h"
 
 namespace collops::kernels {
 namespace {
@@ -32,18 +31,26 @@ struct Avx2 {
   static constexpr int kInFlight = 2;
   static constexpr bool kStreams = true;
   using Float16 = Float16Avx2;
+  using Sum = Vector<float, kVectorBytes>;
+  using Halves = Vector<uint16_t, kVectorBytes / 2>;
 
   template <typename V>
   static void Stream(char* destination, V value) {
     _mm256_stream_si256(reinterpret_cast<__m256i*>(destination), reinterpret_cast<__m256i>(value));
   }
   static void Fence() { _mm_sfence(); }
+
+  static Sum WidenFloat16(Halves halves) {
+    return _mm256_cvtph_ps(reinterpret_cast<__m128i>(halves));
+  }
+  static Halves NarrowFloat16(Sum sum) {
+    return reinterpret_cast<Halves>(_mm256_cvtps_ph(sum, _MM_FROUND_TO_NEAREST_INT));
+  }
 };
 
 }  // namespace
 
-ReduceKernel Avx2ReduceKernel(DType dtype, ReduceOp op) {
-  return Kernels<Avx2>::Find(dtype, op);
-}
+const ReduceKernels kAvx2ReduceKernels = {&Kernels<Avx2>::Find, &FindRunningSumKernel<Avx2>,
+                                          &FindStoreSumKernel<Avx2>};
 
 }  // namespace collops::kernels

@@ -1,16 +1,8 @@
-// The reductions for AVX-512 (F, BW, DQ, VL). Built with these switched on (ops/CMakeLists.txt).
-// AVX512_BF16 is not among them: its conversion flushes subnormals.
-
-// gcc 12's header triggers gcc's own warnings about intentionally undefined values.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+// The reductions for AVX-512 (F, BW, DQ, VL). Built with these switched on
+// (ops/collops/CMakeLists.txt). AVX512_BF16 is not among them: its conversion flushes subnormals.
 
 #include "collops/kernels/reduce/reduce_loops.h"
+#include "collops/kernels/reduce/sum_loops.h"
 
 namespace collops::kernels {
 namespace {
@@ -41,18 +33,26 @@ struct Avx512 {
   static constexpr int kInFlight = 2;
   static constexpr bool kStreams = true;
   using Float16 = Float16Avx512;
+  using Sum = Vector<float, kVectorBytes>;
+  using Halves = Vector<uint16_t, kVectorBytes / 2>;
 
   template <typename V>
   static void Stream(char* destination, V value) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(destination), reinterpret_cast<__m512i>(value));
   }
   static void Fence() { _mm_sfence(); }
+
+  static Sum WidenFloat16(Halves halves) {
+    return _mm512_cvtph_ps(reinterpret_cast<__m256i>(halves));
+  }
+  static Halves NarrowFloat16(Sum sum) {
+    return reinterpret_cast<Halves>(_mm512_maskz_cvtps_ph(0xffff, sum, _MM_FROUND_TO_NEAREST_INT));
+  }
 };
 
 }  // namespace
 
-ReduceKernel Avx512ReduceKernel(DType dtype, ReduceOp op) {
-  return Kernels<Avx512>::Find(dtype, op);
-}
+const ReduceKernels kAvx512ReduceKernels = {&Kernels<Avx512>::Find, &FindRunningSumKernel<Avx512>,
+                                            &FindStoreSumKernel<Avx512>};
 
 }  // namespace collops::kernels

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "collops/core/dtype.h"
-#include "collops/kernels/copy/streaming.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce_elements.h"
 #include "collops/kernels/reduce/reduce_kernels.h"
 

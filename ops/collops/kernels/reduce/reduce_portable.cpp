@@ -2,6 +2,7 @@
 // arm64 uses instructions by name, because every arm64 CPU converts it.
 
 #include "collops/kernels/reduce/reduce_loops.h"
+#include "collops/kernels/reduce/sum_loops.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -39,12 +40,22 @@ struct Portable {
 #else
   using Float16 = kernels::Float16<kVectorBytes>;
 #endif
+  using Lane = VectorLane<kVectorBytes>;
+  using Sum = Vector<float, kVectorBytes>;
+  using Halves = Vector<uint16_t, kVectorBytes / 2>;
+
+  // Of the sums that go on in float32, by half.h's integer operations on all machines.
+  static Sum WidenFloat16(Halves halves) {
+    return FloatFromFloat16<Lane>(__builtin_convertvector(halves, Lane::Bits));
+  }
+  static Halves NarrowFloat16(Sum sum) {
+    return __builtin_convertvector(Float16FromFloat<Lane>(sum), Halves);
+  }
 };
 
 }  // namespace
 
-ReduceKernel PortableReduceKernel(DType dtype, ReduceOp op) {
-  return Kernels<Portable>::Find(dtype, op);
-}
+const ReduceKernels kPortableReduceKernels = {
+    &Kernels<Portable>::Find, &FindRunningSumKernel<Portable>, &FindStoreSumKernel<Portable>};
 
 }  // namespace collops::kernels

@@ -1,6 +1,6 @@
 #include "collops/comm/backends/shm/exchange.h"
 
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 
 namespace collops::shm {
 

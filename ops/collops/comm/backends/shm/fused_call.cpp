@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 
 namespace collops::shm {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 
 namespace collops::shm {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 
 namespace collops::shm {
 namespace {

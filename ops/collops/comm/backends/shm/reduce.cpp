@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collops/comm/backends/shm/communicator.h"
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"
 
 namespace collops::shm {

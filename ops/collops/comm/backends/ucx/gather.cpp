@@ -2,7 +2,7 @@
 
 #include "collops/comm/backends/ucx/collectives.h"
 #include "collops/comm/user_calls.h"
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 
 namespace collops::ucx {
 namespace {

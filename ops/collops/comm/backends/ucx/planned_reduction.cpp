@@ -6,10 +6,8 @@
 
 #include "collops/comm/backends/ucx/collectives.h"
 #include "collops/comm/fused_call.h"
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"
-#include "collops/kernels/store_sum/running_sum.h"
-#include "collops/kernels/store_sum/store_sum.h"
 
 namespace collops::ucx {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "collops/comm/backends/ucx/collectives.h"
 #include "collops/comm/user_calls.h"
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"
 
 namespace collops::ucx {

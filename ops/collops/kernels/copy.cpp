@@ -1,10 +1,10 @@
-#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/copy.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
-#include "collops/kernels/copy/streaming.h"
+#include "collops/core/env.h"
 #include "collops/kernels/thread_pool.h"
 
 #if defined(__x86_64__)
@@ -60,6 +60,16 @@ void CopyPart(char* destination, const char* source, int64_t bytes, bool stream)
 }
 
 }  // namespace
+
+int64_t StreamedOutputBytes() {
+  static const int64_t bytes = [] {
+    Env env;
+    // An invalid value is reported where communicators are made; until then the default holds.
+    static_cast<void>(Env::Read(&env));
+    return env.tuning.streamed_output;
+  }();
+  return bytes;
+}
 
 void CopyPastCaches(void* destination, const void* source, int64_t bytes) {
   Copy(destination, source, bytes, StreamedOutputBytes());

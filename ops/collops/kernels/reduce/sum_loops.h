@@ -5,11 +5,11 @@
 
 #include "collops/kernels/half.h"
 #include "collops/kernels/reduce/reduce_elements.h"
-#include "collops/kernels/store_sum/store_sum_kernels.h"
+#include "collops/kernels/reduce/reduce_kernels.h"
 #include "collops/kernels/vector.h"
 
-// The loops of StoreSum(). In an unnamed namespace for the reason given in vector.h. A Machine has
-// vectors of kVectorBytes and converts float16.
+// The loops of StoreSum() and RunningSum(). In an unnamed namespace for the reason given in
+// vector.h. A Machine has vectors of kVectorBytes and converts float16.
 namespace collops::kernels {
 namespace {
 
@@ -85,6 +85,62 @@ StoreSumKernel FindStoreSumKernel(DType dtype) {
   if (dtype == DType::kFloat32) return &StoreRow<Machine, AsFloat32<Machine>>;
   if (dtype == DType::kBFloat16) return &StoreRow<Machine, AsBFloat16<Machine>>;
   if (dtype == DType::kFloat16) return &StoreRow<Machine, AsFloat16<Machine>>;
+  return nullptr;
+}
+
+// One vector; `access` and `stored_access` are Whole, or Part of the same elements.
+template <typename Machine, typename Element, typename Op, typename Access>
+void RunVector(float* sums, const float* before, const void* const* sources, int num_sources,
+               int64_t index, Access access, Access stored_access) {
+  using Sum = SumVector<Machine>;
+  const auto load = [&](int i) {
+    const char* const source = static_cast<const char*>(sources[i]) + index * 2;
+    return Element::Widen(stored_access.template Load<typename Element::Stored>(source));
+  };
+  Sum sum = before == nullptr
+                ? load(0)
+                : access.template Load<Sum>(reinterpret_cast<const char*>(before + index));
+  for (int i = before == nullptr ? 1 : 0; i < num_sources; ++i) sum = Op::Apply(sum, load(i));
+  access.Store(reinterpret_cast<char*>(sums + index), sum);
+}
+
+template <typename Machine, typename Element, typename Op>
+void RunRange(float* sums, const float* before, const void* const* sources, int num_sources,
+              int64_t begin, int64_t end) {
+  constexpr int64_t kLanes = Machine::kVectorBytes / 4;
+  int64_t index = begin;
+  for (; end - index >= kLanes; index += kLanes) {
+    RunVector<Machine, Element, Op>(sums, before, sources, num_sources, index, Whole{}, Whole{});
+  }
+  const auto left = static_cast<size_t>(end - index);
+  if (left > 0) {
+    RunVector<Machine, Element, Op>(sums, before, sources, num_sources, index, Part{left * 4},
+                                    Part{left * 2});
+  }
+}
+
+template <typename Machine, typename Element>
+RunningSumKernel FindRunningSumKernel(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      return &RunRange<Machine, Element, Add>;
+    case ReduceOp::kProd:
+      return &RunRange<Machine, Element, Multiply>;
+    case ReduceOp::kMax:
+    case ReduceOp::kMin:
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+template <typename Machine>
+RunningSumKernel FindRunningSumKernel(DType dtype, ReduceOp op) {
+  if (dtype == DType::kBFloat16) return FindRunningSumKernel<Machine, AsBFloat16<Machine>>(op);
+  if (dtype == DType::kFloat16) return FindRunningSumKernel<Machine, AsFloat16<Machine>>(op);
   return nullptr;
 }
 

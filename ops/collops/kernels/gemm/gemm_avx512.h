@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include "collops/kernels/intrinsics.h"
 #include "collops/kernels/vector.h"
 
-// In an unnamed namespace for the reason given in vector.h.
+// What the products for AVX-512, AVX512_BF16 and AMX have in common. In an unnamed namespace for
+// the reason given in vector.h.
 namespace collops::kernels {
 namespace {
 
@@ -63,6 +63,22 @@ inline void StoreTransposed8(const Vector<uint32_t, 64> (&rows)[8], uint32_t* ou
     store(c + 12, _mm512_extracti64x4_epi64(second, 1));
   }
 }
+
+// A Machine of gemm_pack.h and gemm_loops.h without its tiles and its MultiplyAdd().
+struct Avx512Vectors {
+  static constexpr int kVectorBytes = 64;
+  using Bits = Vector<uint32_t, kVectorBytes>;
+  using Sum = Vector<float, kVectorBytes>;
+
+  static Sum Broadcast(const uint32_t* unit) {
+    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*unit)));
+  }
+  static void Transpose(Bits (&rows)[16]) { Transpose16(rows); }
+  static void StoreTransposed(const Bits (&rows)[8], uint32_t* out) { StoreTransposed8(rows, out); }
+  static Bits ZeroExtend(Vector<uint16_t, 32> halves) {
+    return reinterpret_cast<Bits>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(halves)));
+  }
+};
 
 }  // namespace
 }  // namespace collops::kernels

@@ -1,0 +1,393 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "collops/kernels/gemm/gemm.h"
+#include "collops/kernels/gemm/gemm_kernels.h"
+#include "collops/kernels/gemm/gemm_loops.h"
+#include "collops/kernels/gemm/gemm_pack.h"
+
+// Products of bfloat16 by instructions that multiply small matrices. In an unnamed namespace for
+// the reason given in vector.h. Only the instructions depend on the machine, so that a test can
+// pass its own.
+namespace collops::kernels {
+namespace {
+
+// By blocks, as bfmmla has them: an Instruction has MultiplyAdd(a, b, sums), where `a` holds two
+// rows and `b` two columns, of four neighbours in k each, and `sums` are 2 x 2. Panels hold words
+// of four neighbours in k, which are two units: [words of k][tile]. Two words side by side are one
+// factor of the instruction.
+
+using Factor = Vector<uint16_t, 16>;    // [2][4]
+using BlockOfSums = Vector<float, 16>;  // [2][2]
+using TwoWords = Vector<uint64_t, 16>;  // [2]
+
+constexpr int64_t kWordElements = 4;
+constexpr int64_t kWordUnits = 2;
+constexpr int64_t kWordBytes = 8;
+
+template <typename V>
+void StoreVector(V value, void* to) {
+  Whole::Store(static_cast<char*>(to), value);
+}
+
+// 24 blocks of sums, four factors of rows and one of columns: 29 of the 32 registers.
+template <typename Instruction>
+struct Blocks : Instruction {
+  static constexpr int kVectorBytes = 16;
+  static constexpr int64_t kRowTile = 8;
+  static constexpr int64_t kColumnTile = 12;
+  static constexpr int64_t kBlockUnits = 256;
+};
+
+// The Tile of gemm_loops.h, whose vectors of four columns are two blocks here.
+template <typename Instruction, size_t kRows, size_t kVectors>
+class Tile<Blocks<Instruction>, WholeColumns<Blocks<Instruction>>, kRows, kVectors> {
+ public:
+  static void Run(const uint32_t* a, const uint32_t* b, int64_t units, bool first, float* c,
+                  int64_t ldc, Fetches* fetches) {
+    Run(a, b, units, first, c, ldc, fetches, std::make_index_sequence<(kRows + 1) / 2>(),
+        std::make_index_sequence<kVectors>());
+  }
+
+ private:
+  using Machine = Blocks<Instruction>;
+  using Row = BlockOfSums[2 * kVectors];  // of blocks
+
+  // Whether block row `kRow` has both of its rows.
+  template <size_t kRow>
+  static constexpr bool kIsWhole = 2 * kRow + 1 < kRows;
+
+  template <size_t kRow, size_t kVector>
+  static void Load(const float* c, int64_t ldc, Row* sums) {
+    const float* const from = c + static_cast<int64_t>(2 * kRow) * ldc + 4 * kVector;
+    const auto upper = LoadVector<TwoWords>(from);
+    TwoWords lower{};
+    if constexpr (kIsWhole<kRow>) lower = LoadVector<TwoWords>(from + ldc);
+    BlockOfSums* const blocks = sums[kRow] + 2 * kVector;
+    blocks[0] = reinterpret_cast<BlockOfSums>(__builtin_shufflevector(upper, lower, 0, 2));
+    blocks[1] = reinterpret_cast<BlockOfSums>(__builtin_shufflevector(upper, lower, 1, 3));
+  }
+
+  template <size_t kRow, size_t kVector>
+  static void Store(const Row* sums, float* c, int64_t ldc) {
+    float* const to = c + static_cast<int64_t>(2 * kRow) * ldc + 4 * kVector;
+    const auto left = reinterpret_cast<TwoWords>(sums[kRow][2 * kVector]);
+    const auto right = reinterpret_cast<TwoWords>(sums[kRow][2 * kVector + 1]);
+    StoreVector(__builtin_shufflevector(left, right, 0, 2), to);
+    if constexpr (kIsWhole<kRow>) {
+      StoreVector(__builtin_shufflevector(left, right, 1, 3), to + ldc);
+    }
+  }
+
+  // A vector of columns of all rows.
+  template <size_t kVector, size_t... kRow>
+  static void LoadColumns(bool first, const float* c, int64_t ldc, Row* sums,
+                          std::index_sequence<kRow...>) {
+    if (first) {
+      ((sums[kRow][2 * kVector] = sums[kRow][2 * kVector + 1] = BlockOfSums{}), ...);
+    } else {
+      (Load<kRow, kVector>(c, ldc, sums), ...);
+    }
+  }
+  template <size_t kVector, size_t... kRow>
+  static void StoreColumns(const Row* sums, float* c, int64_t ldc, std::index_sequence<kRow...>) {
+    (Store<kRow, kVector>(sums, c, ldc), ...);
+  }
+
+  // One factor of columns times all rows.
+  template <size_t kBlock, size_t... kRow>
+  static void MultiplyColumns(const Factor* a, const uint32_t* b, Row* sums,
+                              std::index_sequence<kRow...>) {
+    const auto columns = LoadVector<Factor>(b + 4 * kBlock);
+    ((sums[kRow][kBlock] = Machine::MultiplyAdd(a[kRow], columns, sums[kRow][kBlock])), ...);
+  }
+
+  template <size_t... kRow, size_t... kVector>
+  static void Run(const uint32_t* a, const uint32_t* b, int64_t units, bool first, float* c,
+                  int64_t ldc, Fetches* fetches, std::index_sequence<kRow...> rows,
+                  std::index_sequence<kVector...>) {
+    Row sums[sizeof...(kRow)];
+    (LoadColumns<kVector>(first, c, ldc, sums, rows), ...);
+    for (int64_t unit = 0; unit < units; unit += kStepUnits) {
+      fetches->Step();
+      const int64_t step = std::min(kStepUnits, units - unit);
+      for (int64_t i = 0; i < step; i += kWordUnits) {
+        const Factor factors[] = {LoadVector<Factor>(a + 4 * kRow)...};
+        ((MultiplyColumns<2 * kVector>(factors, b, sums, rows),
+          MultiplyColumns<2 * kVector + 1>(factors, b, sums, rows)),
+         ...);
+        a += kWordUnits * Machine::kRowTile;
+        b += kWordUnits * Machine::kColumnTile;
+      }
+    }
+    (StoreColumns<kVector>(sums, c, ldc, rows), ...);
+  }
+};
+
+// GemmKernels::pack_rows and pack_columns: two rows at a time.
+template <int64_t kTile>
+void PackWords(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
+  constexpr int64_t kLineUnits = kWordUnits * kTile;
+  constexpr int64_t kBytes = 2 * kWordBytes;
+  const int64_t ld_bytes = ld * 2;
+  const int64_t row_bytes = k * 2;
+  for (int64_t i = 0; i < kTile; i += 2) {
+    const char* const row = static_cast<const char*>(source) + i * ld_bytes;
+    uint32_t* out = panel + kWordUnits * i;
+    int64_t done = 0;
+    for (; rows - i >= 2 && row_bytes - done >= kBytes; done += kBytes, out += 2 * kLineUnits) {
+      const auto a = LoadVector<TwoWords>(row + done);
+      const auto b = LoadVector<TwoWords>(row + ld_bytes + done);
+      StoreVector(__builtin_shufflevector(a, b, 0, 2), out);
+      StoreVector(__builtin_shufflevector(a, b, 1, 3), out + kLineUnits);
+    }
+    for (; done < row_bytes; done += kWordBytes, out += kLineUnits) {
+      const auto bytes = static_cast<size_t>(std::min(kWordBytes, row_bytes - done));
+      std::memset(out, 0, static_cast<size_t>(kBytes));
+      for (int64_t j = 0; j < std::min<int64_t>(rows - i, 2); ++j) {
+        std::memcpy(out + kWordUnits * j, row + j * ld_bytes + done, bytes);
+      }
+    }
+  }
+}
+
+// One line of words of a panel, from four rows that are `ld_bytes` apart.
+template <int64_t kTile>
+void PackLine(const char* source, int64_t ld_bytes, uint32_t* out) {
+  using Columns = Vector<uint16_t, 8>;
+  using Pairs = Vector<uint32_t, 16>;
+  const auto zip = [](Columns a, Columns b) {
+    return reinterpret_cast<Pairs>(__builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7));
+  };
+  for (int64_t j = 0; j < kTile; j += 4, source += sizeof(Columns), out += 4 * kWordUnits) {
+    Columns rows[4];
+    for (int i = 0; i < 4; ++i) rows[i] = LoadVector<Columns>(source + i * ld_bytes);
+    const Pairs a = zip(rows[0], rows[1]);
+    const Pairs b = zip(rows[2], rows[3]);
+    StoreVector(__builtin_shufflevector(a, b, 0, 4, 1, 5), out);
+    StoreVector(__builtin_shufflevector(a, b, 2, 6, 3, 7), out + 2 * kWordUnits);
+  }
+}
+
+// GemmKernels::pack_straight.
+template <int64_t kTile>
+void PackWordsStraight(const void* source, int64_t ld, int64_t k, int64_t columns,
+                       int64_t panel_units, uint32_t* panels) {
+  constexpr int64_t kRowBytes = kTile * 2;
+  for (int64_t at = 0; at < k; at += kWordElements) {
+    const char* const row = static_cast<const char*>(source) + at * ld * 2;
+    const int64_t rows = std::min(kWordElements, k - at);
+    uint32_t* out = panels + at / kWordElements * kWordUnits * kTile;
+    for (int64_t j = 0; j < columns; j += kTile, out += panel_units) {
+      if (rows == kWordElements && columns - j >= kTile) {
+        PackLine<kTile>(row + j * 2, ld * 2, out);
+        continue;
+      }
+      char whole[static_cast<size_t>(kWordElements * kRowBytes)] = {};
+      const auto bytes = static_cast<size_t>(std::min(kTile, columns - j) * 2);
+      for (int64_t i = 0; i < rows; ++i) {
+        std::memcpy(whole + i * kRowBytes, row + (i * ld + j) * 2, bytes);
+      }
+      PackLine<kTile>(whole, kRowBytes, out);
+    }
+  }
+}
+
+// The table of kernels with one instruction.
+template <typename Instruction, typename Machine = Blocks<Instruction>>
+constexpr GemmKernels kBlockKernels = {RowTile<Machine>(),
+                                       Machine::kColumnTile,
+                                       kWordElements / kWordUnits,
+                                       kWordUnits,
+                                       Machine::kBlockUnits,
+                                       &PackWords<Machine::kRowTile>,
+                                       &PackWords<Machine::kColumnTile>,
+                                       &PackWordsStraight<Machine::kColumnTile>,
+                                       &Multiply<Machine, WholeColumns<Machine>>,
+                                       nullptr};
+
+// By tile registers, as AMX has them.
+//
+// A register holds 16 rows of 16 units or of 16 sums. `Registers` has four for sums, C(row, column)
+// with row and column 0 or 1, and two for each factor, A(row) and B(column):
+// - LoadA<row>, LoadB<column>, LoadC<row, column>(address, bytes from row to row), StoreC;
+// - Zero<row, column>() sets sums, MultiplyAdd<row, column>() adds A(row) times B(column);
+// - while a `Registers` lives, they may be used on its thread.
+// Panels of rows are [units / 16][16 rows][16 units], so that a register is 1 KiB of memory; panels
+// of the weight are [units][32], of which two registers are made.
+constexpr int64_t kTileSide = 16;
+constexpr int64_t kTilesColumns = 2 * kTileSide;  // of a panel of the weight
+
+// With 32 columns of the weight 32 KiB, which stay in a first-level cache of 48 KiB while the rows
+// of A pass by.
+constexpr int64_t kTilesBlockUnits = 256;
+
+constexpr int64_t kTileRowBytes = kTileSide * 4;
+
+// GemmKernels::pack_rows. Of pairs of neighbours in k, so nothing is transposed.
+inline void PackTileRows(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
+  constexpr int64_t kElementBytes = 2;
+  char* to = reinterpret_cast<char*>(panel);
+  for (int64_t done = 0; done < k * kElementBytes; done += kTileRowBytes) {
+    const auto bytes = static_cast<size_t>(std::min(kTileRowBytes, k * kElementBytes - done));
+    for (int64_t row = 0; row < kTileSide; ++row, to += kTileRowBytes) {
+      const bool missing = row >= rows;
+      if (missing || bytes < size_t{kTileRowBytes}) std::memset(to, 0, kTileRowBytes);
+      if (missing) continue;
+      const char* const from = static_cast<const char*>(source) + row * ld * kElementBytes + done;
+      std::memcpy(to, from, bytes);
+    }
+  }
+}
+
+// Zeros from the last of the units of k up to a multiple of a register's.
+inline void PadPanel(int64_t k, uint32_t* panel) {
+  const int64_t units = (k + 1) / 2;
+  const int64_t padding = (kTileSide - units % kTileSide) % kTileSide * kTilesColumns;
+  std::fill_n(panel + units * kTilesColumns, padding, 0u);
+}
+
+// GemmKernels::pack_columns. `Machine` has vectors, and kColumnTile = kTilesColumns.
+template <typename Machine>
+void PackTileColumns(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
+  PackTransposed<Machine, PairUnits<Machine>, kTilesColumns>(source, ld, rows, k, panel);
+  PadPanel(k, panel);
+}
+
+// GemmKernels::pack_straight.
+template <typename Machine>
+void PackTileStraight(const void* source, int64_t ld, int64_t k, int64_t columns,
+                      int64_t panel_units, uint32_t* panels) {
+  PackStraight<Machine, PairUnits<Machine>>(source, ld, k, columns, panel_units, panels);
+  for (int64_t j = 0; j < columns; j += kTilesColumns, panels += panel_units) PadPanel(k, panels);
+}
+
+// The sums of up to two by two registers.
+template <typename Registers, int kRows, int kColumns>
+class TileSums {
+ public:
+  // Two panels of rows are `units` * 16 apart.
+  static void Run(const uint32_t* a, const uint32_t* b, int64_t units, bool first, float* c,
+                  int64_t ldc, Fetches* fetches) {
+    ForEach([&](auto row, auto column) {
+      if (first) {
+        Registers::template Zero<row, column>();
+      } else {
+        Registers::template LoadC<row, column>(At(c, ldc, row, column), ldc * 4);
+      }
+    });
+    for (int64_t unit = 0; unit < units; unit += kTileSide) {
+      fetches->Step();
+      const uint32_t* const rows = a + unit * kTileSide;
+      const uint32_t* const columns = b + unit * kTilesColumns;
+      Registers::template LoadA<0>(rows, kTileRowBytes);
+      Registers::template LoadB<0>(columns, kTilesColumns * 4);
+      Registers::template MultiplyAdd<0, 0>();
+      if constexpr (kRows == 2) {
+        Registers::template LoadA<1>(rows + units * kTileSide, kTileRowBytes);
+        Registers::template MultiplyAdd<1, 0>();
+      }
+      if constexpr (kColumns == 2) {
+        Registers::template LoadB<1>(columns + kTileSide, kTilesColumns * 4);
+        Registers::template MultiplyAdd<0, 1>();
+        if constexpr (kRows == 2) Registers::template MultiplyAdd<1, 1>();
+      }
+    }
+    ForEach([&](auto row, auto column) {
+      Registers::template StoreC<row, column>(At(c, ldc, row, column), ldc * 4);
+    });
+  }
+
+ private:
+  static float* At(float* c, int64_t ldc, int row, int column) {
+    return c + row * kTileSide * ldc + column * kTileSide;
+  }
+
+  template <typename Function>
+  static void ForEach(const Function& function) {
+    constexpr std::integral_constant<int, 0> kFirst;
+    constexpr std::integral_constant<int, 1> kSecond;
+    function(kFirst, kFirst);
+    if constexpr (kColumns == 2) function(kFirst, kSecond);
+    if constexpr (kRows == 2) function(kSecond, kFirst);
+    if constexpr (kRows == 2 && kColumns == 2) function(kSecond, kSecond);
+  }
+};
+
+// Up to 32 rows and 32 columns.
+template <typename Registers>
+void MultiplyTiles(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
+                   int64_t units, bool first, float* c, int64_t ldc, Fetches* fetches) {
+  const bool two_rows = rows > kTileSide;
+  const bool two_columns = columns > kTileSide;
+  const auto run =
+      two_rows ? (two_columns ? &TileSums<Registers, 2, 2>::Run : &TileSums<Registers, 2, 1>::Run)
+               : (two_columns ? &TileSums<Registers, 1, 2>::Run : &TileSums<Registers, 1, 1>::Run);
+  if (rows % kTileSide == 0 && columns % kTileSide == 0) {
+    return run(a, b, units, first, c, ldc, fetches);
+  }
+  float copy[2 * kTileSide * kTilesColumns] = {};
+  const size_t bytes = static_cast<size_t>(columns) * sizeof(float);
+  for (int64_t i = 0; i < rows && !first; ++i) {
+    std::memcpy(copy + i * kTilesColumns, c + i * ldc, bytes);
+  }
+  run(a, b, units, first, copy, kTilesColumns, fetches);
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(c + i * ldc, copy + i * kTilesColumns, bytes);
+  }
+}
+
+// Rows that are multiplied at a time: their panels, 512 KiB, stay in a second-level cache of 2 MiB
+// beside the block of the weight.
+constexpr int64_t kTilesCachedRows = 512;
+
+// GemmKernels::multiply.
+template <typename Registers>
+void MultiplyByTiles(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
+                     int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next) {
+  constexpr int64_t kHeight = 2 * kTileSide;
+  const Registers registers;
+  Fetches fetches;
+  fetches.weight = Ahead(next.first, next.rows, next.row_bytes, next.ld_bytes);
+  const int64_t tiles =
+      ((rows + kHeight - 1) / kHeight) * ((columns + kTilesColumns - 1) / kTilesColumns);
+  const int64_t steps = std::max<int64_t>(tiles * (units / kTileSide), 1);
+  fetches.weight_lines = (fetches.weight.num_lines() + steps - 1) / steps;
+  for (int64_t row = 0; row < rows; row += kTilesCachedRows) {
+    const int64_t end = std::min(row + kTilesCachedRows, rows);
+    for (int64_t j = 0; j < columns; j += kTilesColumns) {
+      const int64_t width = std::min(kTilesColumns, columns - j);
+      for (int64_t i = row; i < end; i += kHeight) {
+        const int64_t height = std::min(kHeight, end - i);
+        const int64_t next_height = std::min(kHeight, end - i - height);
+        fetches.sums = Ahead(c + (i + height) * ldc + j, next_height, width * 4, ldc * 4);
+        MultiplyTiles<Registers>(a + i * units, height, b + j * units, width, units, first,
+                                 c + i * ldc + j, ldc, &fetches);
+      }
+    }
+  }
+}
+
+// The table of kernels of bfloat16 for such registers.
+template <typename Registers, typename Machine>
+constexpr GemmKernels TileKernels() {
+  static_assert(Machine::kColumnTile == kTilesColumns && kGemmRowUnit % kTileSide == 0);
+  return {kTileSide,
+          kTilesColumns,
+          2,
+          kTileSide,
+          kTilesBlockUnits,
+          &PackTileRows,
+          &PackTileColumns<Machine>,
+          &PackTileStraight<Machine>,
+          &MultiplyByTiles<Registers>,
+          nullptr};
+}
+
+}  // namespace
+}  // namespace collops::kernels
