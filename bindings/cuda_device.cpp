@@ -1,6 +1,5 @@
-#include "collops/kernels/cuda/driver/api.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
 #include "module.h"
 #include "status.h"
 

@@ -1,5 +1,5 @@
 # collops_kernels.fatbin, from nvcc, which takes longer than all else. Without it the backends on GPUs
-# say why (fatbin.cpp).
+# say why (ops/collops/kernels/cuda/kernels.cpp).
 set(COLLOPS_GPU_KERNELS AUTO CACHE STRING
     "Build the GPU kernels with nvcc: AUTO (if this machine has NVIDIA's driver), ON or OFF")
 set_property(CACHE COLLOPS_GPU_KERNELS PROPERTY STRINGS AUTO ON OFF)
@@ -53,7 +53,7 @@ if(gpu_kernels_reason)
     set(kind WARNING)  # they are wanted
   endif()
   message(${kind} "collops: no GPU kernels: ${gpu_kernels_reason}")
-  set_property(SOURCE ops/collops/kernels/cuda/launch/fatbin.cpp TARGET_DIRECTORY collops APPEND PROPERTY
+  set_property(SOURCE ops/collops/kernels/cuda/kernels.cpp TARGET_DIRECTORY collops APPEND PROPERTY
                COMPILE_DEFINITIONS "COLLOPS_NO_KERNELS=\"${gpu_kernels_reason}\"")
   return()
 endif()
@@ -61,7 +61,7 @@ endif()
 execute_process(COMMAND ${COLLOPS_NVCC} --version OUTPUT_VARIABLE nvcc_version)
 string(REGEX MATCH "release [0-9.]+" nvcc_version "${nvcc_version}")
 string(REPLACE "release " "" nvcc_version "${nvcc_version}")
-set_property(SOURCE ops/collops/kernels/cuda/launch/kernels.cpp TARGET_DIRECTORY collops APPEND PROPERTY
+set_property(SOURCE ops/collops/kernels/cuda/kernels.cpp TARGET_DIRECTORY collops APPEND PROPERTY
              COMPILE_DEFINITIONS "COLLOPS_NVCC=\"${nvcc_version}\"")
 if(COLLOPS_GPU_KERNELS_FILE)
   install(FILES ${COLLOPS_GPU_KERNELS_FILE} DESTINATION . RENAME collops_kernels.fatbin COMPONENT python

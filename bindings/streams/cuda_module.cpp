@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "collops/kernels/cuda/driver/api.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
 #include "status.h"
 #include "streams/cuda_stream.h"
 

@@ -1,8 +1,7 @@
 #include "streams/cuda_stream.h"
 
-#include "collops/kernels/cuda/driver/device_memory.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::bindings {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::bindings {
 

@@ -2,12 +2,10 @@
 #include <pybind11/stl.h>
 
 #include "collops/core/deadline.h"
-#include "collops/kernels/cuda/driver/device_memory.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
-#include "collops/kernels/cuda/driver/runtime.h"
-#include "collops/kernels/cuda/memory/pool.h"
-#include "collops/kernels/cuda/memory/running_calls.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/cuda/memory_pool.h"
+#include "collops/kernels/cuda/runtime.h"
 #include "module.h"
 #include "status.h"
 #include "tensors/call_stream.h"

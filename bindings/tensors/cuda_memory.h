@@ -9,7 +9,7 @@
 
 #include "collops/core/status.h"
 #include "collops/core/tensor.h"
-#include "collops/kernels/cuda/memory/block.h"
+#include "collops/kernels/cuda/memory_pool.h"
 #include "tensors/dlpack.h"
 
 namespace collops::bindings {

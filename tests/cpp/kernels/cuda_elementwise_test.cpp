@@ -8,7 +8,7 @@
 #include "check.h"
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/bodies/kernel_table.h"
+#include "kernels/kernel_table.h"
 #include "kernels/cuda_grid.h"
 #include "kernels/half_reference.h"
 

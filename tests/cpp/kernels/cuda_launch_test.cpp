@@ -9,10 +9,10 @@
 
 #include "check.h"
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
-#include "collops/kernels/cuda/driver/runtime.h"
-#include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/cuda/kernels.h"
+#include "collops/kernels/cuda/runtime.h"
 #include "kernels/cuda_noted_driver.h"
 
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "collops/kernels/cuda/bodies/reduce.h"
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/bodies/reduction.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace noted_driver {
 

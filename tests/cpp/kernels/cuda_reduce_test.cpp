@@ -9,7 +9,7 @@
 #include "check.h"
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/bodies/kernel_table.h"
+#include "kernels/kernel_table.h"
 #include "collops/kernels/half.h"
 #include "collops/kernels/reduce/reduce.h"
 #include "kernels/cuda_grid.h"

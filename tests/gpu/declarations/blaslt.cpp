@@ -2,7 +2,7 @@
 // error of the compiler.
 #include <cublasLt.h>
 
-#include "collops/kernels/cuda/compute/blaslt.h"
+#include "collops/kernels/cuda/blaslt.h"
 #include "same.h"
 
 namespace declarations {

@@ -3,7 +3,7 @@
 #define __CUDA_API_VERSION_INTERNAL  // the functions by the names that they have in libcuda
 #include <cuda.h>
 
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver.h"
 #include "same.h"
 
 namespace declarations {

@@ -10,7 +10,7 @@ from comparison import OPS, Comparison
 BLASLT = Comparison(
     name="blaslt",
     headers=("cublasLt.h", "cuda_runtime.h", "crt/host_config.h"),
-    folder="collops/kernels/cuda/compute",
+    folder="collops/kernels/cuda",
     types="blaslt.h",
     api="blaslt.h",
     table="BlasApi",

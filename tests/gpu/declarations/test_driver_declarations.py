@@ -10,11 +10,11 @@ from comparison import OPS, Comparison
 DRIVER = Comparison(
     name="driver",
     headers=("cuda.h",),
-    folder="collops/kernels/cuda/driver",
-    types="types.h",
-    api="api.h",
+    folder="collops/kernels/cuda",
+    types="driver.h",
+    api="driver.h",
     table="DriverApi",
-    load="load.cpp",
+    load="driver.cpp",
 )
 
 
@@ -26,14 +26,14 @@ def test_our_declarations_are_cudas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
-        ("types.h", "kNotReady = 600", "kNotReady = 601"),
-        ("types.h", "  void* win32_metadata;\n", ""),
-        ("types.h", "using DevicePointer = uint64_t;", "using DevicePointer = uint32_t;"),
-        ("types.h", "char reserved[64];", "char reserved[32];"),
-        ("api.h", "(*mem_alloc)(DevicePointer* pointer,", "(*mem_alloc)(DevicePointer pointer,"),
-        ("api.h", "(*event_query)(Event event)", "(*event_query)(Event event, unsigned int flags)"),
-        ("api.h", "unsigned int block_z, unsigned int shared", "unsigned int shared"),
-        ("load.cpp", '"cuStreamDestroy_v2"', '"cuStreamWaitEvent"'),
+        ("driver.h", "kNotReady = 600", "kNotReady = 601"),
+        ("driver.h", "  void* win32_metadata;\n", ""),
+        ("driver.h", "using DevicePointer = uint64_t;", "using DevicePointer = uint32_t;"),
+        ("driver.h", "char reserved[64];", "char reserved[32];"),
+        ("driver.h", "(*mem_alloc)(DevicePointer* pointer,", "(*mem_alloc)(DevicePointer pointer,"),
+        ("driver.h", "(*event_query)(Event event)", "(*event_query)(Event event, unsigned int flags)"),
+        ("driver.h", "unsigned int block_z, unsigned int shared", "unsigned int shared"),
+        ("driver.cpp", '"cuStreamDestroy_v2"', '"cuStreamWaitEvent"'),
     ],
 )
 def test_a_wrong_declaration_is_found(tmp_path: Path, file: str, right: str, wrong: str) -> None:
@@ -44,8 +44,8 @@ def test_a_wrong_declaration_is_found(tmp_path: Path, file: str, right: str, wro
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "name"),
     [
-        ("types.h", "kNotReady = 600,", "kNotReady = 600, kNew = 9,", "Result::kNew"),
-        ("api.h", "(*event_query)(Event event)", "(*event_ask)(Event event)", "event_ask"),
+        ("driver.h", "kNotReady = 600,", "kNotReady = 600, kNew = 9,", "Result::kNew"),
+        ("driver.h", "(*event_query)(Event event)", "(*event_ask)(Event event)", "event_ask"),
     ],
 )
 def test_what_nothing_compares_is_found(

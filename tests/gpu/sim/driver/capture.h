@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/event.h"
 #include "driver/stream.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "collops/kernels/cuda/bodies/block.h"
-#include "collops/kernels/cuda/bodies/kernel_table.h"
+#include "../../cpp/kernels/kernel_table.h"
 #include "driver/context.h"
 
 namespace collops_sim {

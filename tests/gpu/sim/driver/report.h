@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 
 // What went wrong on the simulated GPUs, and what a test wants to go wrong.
 namespace collops_sim {

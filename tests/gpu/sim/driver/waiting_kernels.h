@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "collops/kernels/cuda/bodies/kernel_table.h"
+#include "../../cpp/kernels/kernel_table.h"
 #include "collops/kernels/cuda/bodies/memory.h"
 
 // Kernels that wait for signals, for tests of the simulation itself.

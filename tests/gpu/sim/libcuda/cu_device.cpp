@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/context.h"
 
 using namespace collops_sim;

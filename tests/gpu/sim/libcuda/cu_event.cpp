@@ -1,7 +1,7 @@
 // Events of a simulated libcuda, from its published signatures.
 #include <set>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/capture.h"
 #include "driver/event.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/context.h"
 #include "driver/memory.h"
 #include "driver/openers.h"

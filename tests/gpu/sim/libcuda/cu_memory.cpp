@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/capture.h"
 #include "driver/context.h"
 #include "driver/memory.h"

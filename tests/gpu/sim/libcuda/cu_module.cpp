@@ -4,7 +4,7 @@
 #include <memory>
 #include <set>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/grid.h"
 #include "driver/memory.h"
 #include "driver/stream.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/capture.h"
 #include "driver/context.h"
 #include "driver/stream.h"

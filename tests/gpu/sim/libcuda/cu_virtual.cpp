@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/context.h"
 #include "driver/memory.h"
 

@@ -1,6 +1,6 @@
 // The simulated libcuda has every function that collops looks up, with the signature that collops
 // calls, which tests/gpu/declarations compares with cuda.h.
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver.h"
 
 using namespace collops::cuda;
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 #include "driver/context.h"
 #include "nccl/group.h"
 

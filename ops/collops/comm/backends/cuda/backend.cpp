@@ -3,9 +3,9 @@
 #include "collops/comm/backends/cuda/communicator.h"
 #include "collops/comm/backends/cuda/disagreement.h"
 #include "collops/core/env.h"
-#include "collops/kernels/cuda/compute/blaslt.h"
-#include "collops/kernels/cuda/driver/gpu_facts.h"
-#include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/cuda/blaslt.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/kernels.h"
 #include "collops/kernels/cuda/peers/region.h"
 
 namespace collops::cuda_peers {

@@ -5,7 +5,7 @@
 
 #include "collops/comm/backends/cuda/engine.h"
 #include "collops/comm/streams/stream_communicator.h"
-#include "collops/kernels/cuda/compute/cuda_compute.h"
+#include "collops/kernels/cuda/compute.h"
 
 namespace collops::cuda_peers {
 

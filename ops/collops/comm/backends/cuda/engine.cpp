@@ -5,10 +5,10 @@
 
 #include "collops/comm/control/control.h"
 #include "collops/comm/user_calls.h"
-#include "collops/kernels/cuda/compute/cuda_compute.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
-#include "collops/kernels/cuda/peers/staging.h"
+#include "collops/kernels/cuda/compute.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/cuda/peers/copy.h"
 
 namespace collops::cuda_peers {
 namespace {

@@ -10,11 +10,10 @@
 #include "collops/comm/backends/cuda/disagreement.h"
 #include "collops/comm/backends/cuda/peer_memory.h"
 #include "collops/comm/streams/stream_engine.h"
-#include "collops/kernels/cuda/driver/api.h"
-#include "collops/kernels/cuda/driver/runtime.h"
-#include "collops/kernels/cuda/launch/kernels.h"
-#include "collops/kernels/cuda/memory/running_calls.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/cuda/kernels.h"
 #include "collops/kernels/cuda/peers/step.h"
+#include "collops/kernels/cuda/runtime.h"
 
 namespace collops::cuda_peers {
 

@@ -6,9 +6,9 @@
 #include "collops/comm/control/control.h"
 #include "collops/core/deadline.h"
 #include "collops/core/process/interrupt.h"
-#include "collops/kernels/cuda/memory/running_calls.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
+#include "collops/kernels/cuda/runtime.h"
 
 namespace collops::cuda_peers {
 namespace {

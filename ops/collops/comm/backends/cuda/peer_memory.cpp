@@ -9,8 +9,8 @@
 #include <string>
 
 #include "collops/core/process/per_process.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::cuda_peers {
 namespace {

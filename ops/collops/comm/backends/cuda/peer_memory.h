@@ -7,8 +7,8 @@
 
 #include "collops/comm/backends/cuda/slabs.h"
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/api.h"
-#include "collops/kernels/cuda/driver/home.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
 #include "collops/kernels/cuda/peers/region.h"
 
 namespace collops::cuda_peers {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collops/core/process/per_process.h"
-#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::cuda_peers {
 namespace {

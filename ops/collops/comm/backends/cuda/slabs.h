@@ -5,7 +5,7 @@
 #include <string>
 
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::cuda_peers {
 

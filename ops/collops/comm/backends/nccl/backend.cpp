@@ -3,7 +3,7 @@
 #include "collops/comm/backends/nccl/communicator.h"
 #include "collops/comm/backends/nccl/library/error.h"
 #include "collops/core/env.h"
-#include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/cuda/kernels.h"
 
 namespace collops::nccl {
 namespace {

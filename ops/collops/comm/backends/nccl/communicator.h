@@ -6,7 +6,7 @@
 
 #include "collops/comm/backends/nccl/engine.h"
 #include "collops/comm/streams/stream_communicator.h"
-#include "collops/kernels/cuda/compute/cuda_compute.h"
+#include "collops/kernels/cuda/compute.h"
 
 namespace collops::nccl {
 

@@ -4,10 +4,9 @@
 
 #include "collops/comm/backends/nccl/library/error.h"
 #include "collops/core/process/interrupt.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
-#include "collops/kernels/cuda/driver/relaxed_captures.h"
-#include "collops/kernels/cuda/memory/pool.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/cuda/memory_pool.h"
 
 namespace collops::nccl {
 namespace {

@@ -10,11 +10,10 @@
 #include "collops/comm/streams/stream_engine.h"
 #include "collops/core/deadline.h"
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/api.h"
-#include "collops/kernels/cuda/driver/runtime.h"
-#include "collops/kernels/cuda/launch/kernels.h"
-#include "collops/kernels/cuda/memory/block.h"
-#include "collops/kernels/cuda/memory/running_calls.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/cuda/kernels.h"
+#include "collops/kernels/cuda/memory_pool.h"
+#include "collops/kernels/cuda/runtime.h"
 
 namespace collops::nccl {
 

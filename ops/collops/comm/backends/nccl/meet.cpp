@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collops/comm/backends/nccl/library/error.h"
-#include "collops/kernels/cuda/driver/home.h"
+#include "collops/kernels/cuda/devices.h"
 
 namespace collops::nccl {
 namespace {

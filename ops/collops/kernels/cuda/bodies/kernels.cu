@@ -1,7 +1,7 @@
 // The kernels: one for each body, by the name that its arguments have. Compiled by nvcc into
 // collops_kernels.fatbin.
 #include "collops/kernels/cuda/bodies/elementwise.h"
-#include "collops/kernels/cuda/bodies/reduce.h"
+#include "collops/kernels/cuda/bodies/reduction.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
 #include "collops/kernels/cuda/peers/step.h"

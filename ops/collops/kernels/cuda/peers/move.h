@@ -4,7 +4,6 @@
 
 #include "collops/kernels/cuda/bodies/block.h"
 #include "collops/kernels/cuda/peers/copy.h"
-#include "collops/kernels/cuda/peers/staging.h"
 #include "collops/kernels/cuda/peers/step.h"
 
 namespace collops::cuda {

@@ -4,10 +4,9 @@
 
 #include "collops/core/dtype.h"
 #include "collops/kernels/cuda/bodies/block.h"
-#include "collops/kernels/cuda/bodies/rank_order.h"
+#include "collops/kernels/cuda/bodies/reduction.h"
 #include "collops/kernels/cuda/peers/copy.h"
 #include "collops/kernels/cuda/peers/move.h"
-#include "collops/kernels/cuda/peers/staging.h"
 #include "collops/kernels/cuda/peers/step.h"
 
 namespace collops::cuda {

@@ -4,7 +4,6 @@
 
 #include "collops/kernels/cuda/bodies/block.h"
 #include "collops/kernels/cuda/bodies/memory.h"
-#include "collops/kernels/cuda/peers/messages.h"
 #include "collops/kernels/cuda/peers/region.h"
 #include "collops/kernels/cuda/peers/signals.h"
 

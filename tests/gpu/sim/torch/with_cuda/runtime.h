@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops_sim {
 

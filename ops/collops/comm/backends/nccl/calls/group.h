@@ -3,7 +3,7 @@
 #include "collops/comm/backends/nccl/engine.h"
 #include "collops/comm/backends/nccl/library/error.h"
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/device_memory.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::nccl {
 

@@ -3,7 +3,7 @@
 #include "collops/comm/backends/nccl/calls/collectives.h"
 #include "collops/comm/backends/nccl/calls/group.h"
 #include "collops/comm/even_split.h"
-#include "collops/kernels/cuda/bodies/reduce.h"
+#include "collops/kernels/cuda/bodies/reduction.h"
 
 namespace collops::nccl {
 namespace {

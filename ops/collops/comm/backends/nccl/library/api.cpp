@@ -6,7 +6,7 @@
 #include <string>
 
 #include "collops/core/process/shared_library.h"
-#include "collops/kernels/cuda/compute/blaslt.h"
+#include "collops/kernels/cuda/blaslt.h"
 
 namespace collops::nccl {
 namespace {

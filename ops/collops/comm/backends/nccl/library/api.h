@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/types.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::nccl {
 

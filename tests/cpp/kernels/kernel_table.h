@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "collops/kernels/cuda/bodies/elementwise.h"
-#include "collops/kernels/cuda/bodies/reduce.h"
+#include "collops/kernels/cuda/bodies/reduction.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
 #include "collops/kernels/cuda/peers/step.h"

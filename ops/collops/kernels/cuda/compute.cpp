@@ -1,4 +1,4 @@
-#include "collops/kernels/cuda/compute/cuda_compute.h"
+#include "collops/kernels/cuda/compute.h"
 
 #include <mutex>
 #include <set>
@@ -6,10 +6,8 @@
 
 #include "collops/core/process/per_process.h"
 #include "collops/kernels/cuda/bodies/elementwise.h"
-#include "collops/kernels/cuda/compute/free_list.h"
-#include "collops/kernels/cuda/driver/device_memory.h"
-#include "collops/kernels/cuda/driver/device_scope.h"
-#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/driver.h"
 
 namespace collops::cuda {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/compute/matmul.h"
-#include "collops/kernels/cuda/driver/api.h"
-#include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/cuda/blaslt.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/cuda/kernels.h"
 #include "collops/kernels/stream_compute.h"
 
 namespace collops::cuda {

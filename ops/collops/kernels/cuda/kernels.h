@@ -7,8 +7,8 @@
 
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/bodies/elementwise.h"
-#include "collops/kernels/cuda/bodies/reduce.h"
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/bodies/reduction.h"
+#include "collops/kernels/cuda/driver.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
 #include "collops/kernels/cuda/peers/region.h"
@@ -65,7 +65,8 @@ class Kernels {
   // Of a block.
   static constexpr int kThreads = 512;
 
-  struct Loaded {
+  // The kernels of one context.
+  struct Table {
     struct Kernel {
       Function function = nullptr;
       int most_blocks = 1;
@@ -75,12 +76,12 @@ class Kernels {
   };
 
  private:
-  const Loaded::Kernel& Find(const char* name) const;
+  const Table::Kernel& Find(const char* name) const;
   int EnoughBlocks(const char* name, int64_t bytes) const;
   Status LaunchNamed(const char* name, void* args, int blocks, int threads, Stream stream) const;
 
   const DriverApi& api_;
-  std::shared_ptr<const Loaded> loaded_;
+  std::shared_ptr<const Table> table_;
 };
 
 }  // namespace collops::cuda

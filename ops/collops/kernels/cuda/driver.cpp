@@ -1,8 +1,7 @@
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver.h"
 
 #include "collops/core/process/per_process.h"
 #include "collops/core/process/shared_library.h"
-#include "collops/kernels/cuda/driver/error.h"
 
 namespace collops::cuda {
 namespace {
@@ -147,6 +146,46 @@ Status LoadDriver(const DriverApi** api) {
   const Loaded& loaded = loaded_here.Get();
   *api = &loaded.api;
   return loaded.status;
+}
+
+namespace {
+
+ErrorCode CodeOf(Result result) {
+  if (result == Result::kOutOfMemory) return ERROR_OUT_OF_DEVICE_MEMORY;
+  if (result == Result::kInvalidDevice) return ERROR_INVALID_PARAM;
+  if (result == Result::kNotSupported || result == Result::kNoBinaryForGpu) {
+    return ERROR_UNSUPPORTED;
+  }
+  return ERROR_RT_FAIL;
+}
+
+// The driver leaves the pointer null for a number that it does not know.
+const char* Ask(Result (*ask)(Result, const char**), Result result, const char* otherwise) {
+  const char* text = nullptr;
+  static_cast<void>(ask(result, &text));
+  return text == nullptr ? otherwise : text;
+}
+
+}  // namespace
+
+Status ToStatus(const DriverApi& api, Result result, const char* call) {
+  if (result == Result::kSuccess) return Ok();
+  return Error(CodeOf(result), call, " returned ", static_cast<int32_t>(result), " (",
+               Ask(api.get_error_name, result, "a CUresult without a name"),
+               "): ", Ask(api.get_error_string, result, "the driver has no text for it"));
+}
+
+Status Copy(const DriverApi& api, void* to, const void* from, int64_t bytes, Stream stream) {
+  if (bytes == 0 || to == from) return Ok();
+  return ToStatus(
+      api, api.memcpy_async(AddressOf(to), AddressOf(from), static_cast<size_t>(bytes), stream),
+      "cuMemcpyAsync");
+}
+
+Status SetZero(const DriverApi& api, void* data, int64_t bytes, Stream stream) {
+  if (bytes == 0) return Ok();
+  return ToStatus(api, api.memset_d8_async(AddressOf(data), 0, static_cast<size_t>(bytes), stream),
+                  "cuMemsetD8Async");
 }
 
 }  // namespace collops::cuda

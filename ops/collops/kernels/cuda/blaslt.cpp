@@ -1,15 +1,92 @@
-#include "collops/kernels/cuda/compute/matmul.h"
+#include "collops/kernels/cuda/blaslt.h"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "collops/core/process/per_process.h"
-#include "collops/kernels/cuda/compute/free_list.h"
-#include "collops/kernels/cuda/memory/running_calls.h"
+#include "collops/core/process/shared_library.h"
+#include "collops/kernels/cuda/devices.h"
+#include "collops/kernels/cuda/runtime.h"
 
 namespace collops::cuda {
+namespace {
+
+constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+
+struct Folder {
+  std::mutex mutex;
+  std::string path;
+};
+Folder& GetFolder() {
+  static Folder* const folder = new Folder;
+  return *folder;
+}
+
+std::string FindBlas() {
+  for (const char* const name : kNames) {
+    if (dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr) return name;
+  }
+  Folder& folder = GetFolder();
+  const std::lock_guard<std::mutex> lock(folder.mutex);
+  for (const char* const name : {"/cu13/lib/libcublasLt.so.13", "/cublas/lib/libcublasLt.so.12"}) {
+    const std::string path = folder.path + name;
+    if (!folder.path.empty() && access(path.c_str(), R_OK) == 0) return path;
+  }
+  for (const char* const name : kNames) {
+    if (dlopen(name, RTLD_NOW) != nullptr) return name;
+  }
+  return kNames[0];
+}
+
+struct Loaded {
+  BlasApi api = {};
+  Status status;
+
+  Loaded() {
+    SharedLibrary library("cuBLASLt", FindBlas().c_str());
+    library.Find("cublasLtCreate", &api.create);
+    library.Find("cublasLtGetStatusString", &api.get_status_string);
+    library.Find("cublasLtGetVersion", &api.get_version);
+    library.Find("cublasLtMatmulDescCreate", &api.desc_create);
+    library.Find("cublasLtMatmulDescDestroy", &api.desc_destroy);
+    library.Find("cublasLtMatmulDescSetAttribute", &api.desc_set);
+    library.Find("cublasLtMatrixLayoutCreate", &api.layout_create);
+    library.Find("cublasLtMatrixLayoutDestroy", &api.layout_destroy);
+    library.Find("cublasLtMatmulPreferenceCreate", &api.preference_create);
+    library.Find("cublasLtMatmulPreferenceDestroy", &api.preference_destroy);
+    library.Find("cublasLtMatmulPreferenceSetAttribute", &api.preference_set);
+    library.Find("cublasLtMatmulAlgoGetHeuristic", &api.choose);
+    library.Find("cublasLtMatmulAlgoConfigGetAttribute", &api.get_attribute);
+    library.Find("cublasLtMatmul", &api.matmul);
+    status = library.status();
+  }
+};
+
+}  // namespace
+
+Status LoadBlas(const BlasApi** api) {
+  static const Loaded* const loaded = new Loaded;
+  *api = &loaded->api;
+  return loaded->status;
+}
+
+void SetBlasPackages(const std::string& folder) {
+  Folder& known = GetFolder();
+  const std::lock_guard<std::mutex> lock(known.mutex);
+  known.path = folder;
+}
+
+Status ToStatus(const BlasApi& api, BlasStatus status, const char* call) {
+  if (status == BlasStatus::kSuccess) return Ok();
+  const bool lacks = status == BlasStatus::kNotSupported || status == BlasStatus::kArchMismatch;
+  return Error(lacks ? ERROR_UNSUPPORTED : ERROR_RT_FAIL, call,
+               " failed: ", api.get_status_string(status), " (", static_cast<int>(status), ")");
+}
 
 using kernels::DeviceMatrix;
 using kernels::StreamStep;
@@ -19,11 +96,11 @@ namespace {
 PerProcess<FreeList<BlasHandle>> free_handles_here;
 
 // Products by device that some rank of this process has used: cuBLASLt has loaded their kernels.
-struct Loaded {
+struct UsedProducts {
   std::mutex mutex;
   std::set<std::pair<int, std::vector<int64_t>>> shapes;
 };
-PerProcess<Loaded> loaded_here;
+PerProcess<UsedProducts> used_products_here;
 
 // How long the first use of a kernel waits for a moment in which no call runs.
 constexpr double kBetweenS = 10.0;
@@ -134,15 +211,15 @@ std::vector<int64_t> Matmul::Shape::Numbers() const {
 }
 
 bool Matmul::IsLoaded(const Shape& shape) const {
-  Loaded& loaded = loaded_here.Get();
-  const std::lock_guard<std::mutex> lock(loaded.mutex);
-  return loaded.shapes.count({device_, shape.Numbers()}) > 0;
+  UsedProducts& used = used_products_here.Get();
+  const std::lock_guard<std::mutex> lock(used.mutex);
+  return used.shapes.count({device_, shape.Numbers()}) > 0;
 }
 
 void Matmul::NoteLoaded(const Shape& shape) const {
-  Loaded& loaded = loaded_here.Get();
-  const std::lock_guard<std::mutex> lock(loaded.mutex);
-  loaded.shapes.insert({device_, shape.Numbers()});
+  UsedProducts& used = used_products_here.Get();
+  const std::lock_guard<std::mutex> lock(used.mutex);
+  used.shapes.insert({device_, shape.Numbers()});
 }
 
 Matmul::Shape Matmul::ShapeOf(const StreamStep& step, bool is_aligned) {

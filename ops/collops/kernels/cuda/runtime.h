@@ -1,13 +1,38 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 
 #include "collops/core/status.h"
-#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver.h"
+#include "collops/kernels/device_runtime.h"
 
 namespace collops::cuda {
+
+// Events and captured graphs of CUDA's driver. Threads as in DeviceRuntime, but any thread may
+// destroy a graph.
+class Runtime : public kernels::DeviceRuntime {
+ public:
+  explicit Runtime(const DriverApi& api) : api_(api) {}
+
+  Status CreateEvent(Event* event) override;
+  Status RecordEvent(Event event, Stream stream) override;
+  Progress QueryEvent(Event event) override;
+  void DestroyEvent(Event event) override;
+  Status FindGraph(Stream stream, Graph* graph) override;
+  // The number of the capture that the stream is part of, which no other one has, and its graph; 0
+  // and null if it is not captured.
+  Status FindCapture(Stream stream, uint64_t* number, Graph* graph);
+  // A user object of CUDA holds `kept`: the graph, its clones and what was instantiated from them
+  // share it, and the last of them lets it go.
+  void KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) override;
+
+ protected:
+  const DriverApi& api_;
+};
 
 // The last call of every communicator of this process that is on a stream. A kernel that waits for
 // its peers may keep the driver from allocating or mapping memory, or loading code, and these in
