@@ -88,6 +88,9 @@ class StreamCompute {
   // ranks have met.
   virtual Status CheckStream(void* /*stream*/) const { return Ok(); }
   virtual std::shared_ptr<StreamMarks> NewMarks() = 0;
+
+  // Lets go of streams and memory. The calls are past.
+  virtual void Release() {}
 };
 
 }  // namespace collops::kernels

@@ -1,4 +1,4 @@
-// InFlight keeps objects alive until their event is reached, or as long as their graph.
+// CallsInFlight keeps objects alive until their event is reached, or as long as their graph.
 #include <algorithm>
 #include <list>
 #include <map>
@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/streams/in_flight.h"
+#include "collops/comm/streams/stream_engine.h"
 
 namespace {
 
+using collops::CallsInFlight;
 using collops::Deadline;
-using collops::InFlight;
 using collops::Status;
 using collops::kernels::DeviceRuntime;
 
@@ -96,11 +96,11 @@ Deadline Late() {
 TEST(ObjectsAreKeptUntilTheStreamIsPastTheirWork) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
-  InFlight in_flight(&runtime);
+  CallsInFlight in_flight(&runtime);
   Thing first;
   Thing second;
-  EXPECT_TRUE(in_flight.Keep(&stream, first.Give()).ok());
-  EXPECT_TRUE(in_flight.Keep(&stream, second.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, first.Give(), "Call", 0).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, second.Give(), "Call", 0).ok());
   in_flight.Reap();
   EXPECT_TRUE(first.lives() && second.lives());
   stream.done = 1;
@@ -115,11 +115,11 @@ TEST(ASlowStreamDoesNotDelayOtherStreams) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream slow;
   FakeRuntime::FakeStream fast;
-  InFlight in_flight(&runtime);
+  CallsInFlight in_flight(&runtime);
   Thing on_slow;
   Thing on_fast;
-  EXPECT_TRUE(in_flight.Keep(&slow, on_slow.Give()).ok());
-  EXPECT_TRUE(in_flight.Keep(&fast, on_fast.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&slow, on_slow.Give(), "Call", 0).ok());
+  EXPECT_TRUE(in_flight.Keep(&fast, on_fast.Give(), "Call", 0).ok());
   fast.done = 1;
   in_flight.Reap();
   EXPECT_TRUE(on_slow.lives() && !on_fast.lives());
@@ -129,11 +129,11 @@ TEST(EachCallReapsAndUsesEventsAgain) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream slow;
   std::vector<FakeRuntime::FakeStream> streams(50);
-  InFlight in_flight(&runtime);
-  EXPECT_TRUE(in_flight.Keep(&slow, nullptr).ok());
+  CallsInFlight in_flight(&runtime);
+  EXPECT_TRUE(in_flight.Keep(&slow, nullptr, "Call", 0).ok());
   for (FakeRuntime::FakeStream& stream : streams) {
     Thing thing;
-    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give(), "Call", 0).ok());
     EXPECT_TRUE(thing.lives());
     stream.done = 1;
   }
@@ -143,10 +143,10 @@ TEST(EachCallReapsAndUsesEventsAgain) {
 TEST(DrainWaitsAndDestroysTheEvents) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
-  InFlight in_flight(&runtime);
+  CallsInFlight in_flight(&runtime);
   Thing thing;
-  EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
-  EXPECT_TRUE(in_flight.Keep(&stream, nullptr).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, thing.Give(), "Call", 0).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, nullptr, "Call", 0).ok());
   runtime.moves_after = runtime.num_queries + 5;
   EXPECT_EQ(in_flight.Drain(Late()).message(), "");
   EXPECT_FALSE(thing.lives());
@@ -161,9 +161,9 @@ TEST(UnfinishedWorkAtTheDeadlineIsKeptUntilExit) {
   Thing past;
   Thing running;
   {
-    InFlight in_flight(&runtime);
-    EXPECT_TRUE(in_flight.Keep(&stream, past.Give()).ok());
-    EXPECT_TRUE(in_flight.Keep(&stream, running.Give()).ok());
+    CallsInFlight in_flight(&runtime);
+    EXPECT_TRUE(in_flight.Keep(&stream, past.Give(), "Call", 0).ok());
+    EXPECT_TRUE(in_flight.Keep(&stream, running.Give(), "Call", 0).ok());
     stream.done = 1;
     const Status status = in_flight.Drain(Soon());
     EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
@@ -179,8 +179,8 @@ TEST(UndrainedObjectsAreKeptUntilExit) {
   FakeRuntime::FakeStream stream;
   Thing thing;
   {
-    InFlight in_flight(&runtime);
-    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+    CallsInFlight in_flight(&runtime);
+    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give(), "Call", 0).ok());
   }
   EXPECT_TRUE(thing.lives());
 }
@@ -188,9 +188,9 @@ TEST(UndrainedObjectsAreKeptUntilExit) {
 TEST(WorkOfUnknownStateIsNotWaitedFor) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
-  InFlight in_flight(&runtime);
+  CallsInFlight in_flight(&runtime);
   Thing thing;
-  EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, thing.Give(), "Call", 0).ok());
   runtime.is_broken = true;
   const int before = runtime.num_queries;
   EXPECT_EQ(in_flight.Drain(Late()).code(), collops::ERROR_RT_FAIL);
@@ -203,12 +203,12 @@ TEST(WorkWithoutAnEventIsKeptUntilExit) {
   FakeRuntime runtime;
   for (Status* const answer : {&runtime.create, &runtime.record, &runtime.find_graph}) {
     FakeRuntime::FakeStream stream;
-    InFlight in_flight(&runtime);
+    CallsInFlight in_flight(&runtime);
     Thing thing;
     *answer = kBroken;
-    EXPECT_EQ(in_flight.Keep(&stream, thing.Give()).message(), kBroken.message());
+    EXPECT_EQ(in_flight.Keep(&stream, thing.Give(), "Call", 0).message(), kBroken.message());
     *answer = collops::Ok();
-    EXPECT_TRUE(in_flight.Keep(&stream, nullptr).ok());
+    EXPECT_TRUE(in_flight.Keep(&stream, nullptr, "Call", 0).ok());
     stream.done = stream.queued;
     EXPECT_EQ(in_flight.Drain(Late()).code(), collops::ERROR_RT_FAIL);
     EXPECT_TRUE(thing.lives());
@@ -218,15 +218,15 @@ TEST(WorkWithoutAnEventIsKeptUntilExit) {
 TEST(AGraphKeepsAliveWhatItsCapturedCallNeeds) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
-  InFlight in_flight(&runtime);
+  CallsInFlight in_flight(&runtime);
   Thing before;
-  EXPECT_TRUE(in_flight.Keep(&stream, before.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, before.Give(), "Call", 0).ok());
   stream.done = 1;
   int graph = 0;
   stream.graph = &graph;
   Thing captured;
   const int num_queries = runtime.num_queries;
-  EXPECT_TRUE(in_flight.Keep(&stream, captured.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, captured.Give(), "Call", 0).ok());
   // While a stream is captured, no event is queried and none is made.
   EXPECT_EQ(runtime.num_queries, num_queries);
   EXPECT_EQ(runtime.events.size(), size_t{1});
@@ -245,8 +245,8 @@ TEST(AGraphOutlivesTheCommunicator) {
   stream.graph = &stream;
   Thing thing;
   {
-    InFlight in_flight(&runtime);
-    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+    CallsInFlight in_flight(&runtime);
+    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give(), "Call", 0).ok());
   }
   EXPECT_TRUE(thing.lives());
   runtime.graphs.clear();

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/backend.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/control/control.h"
 
 namespace {
 
@@ -107,7 +109,7 @@ Api FakeApi() {
 }
 
 // A rank on an HcclComm of the caller's; clears the recorded calls.
-std::unique_ptr<HcclCommunicator> Make() {
+std::shared_ptr<collops::Communicator> Make() {
   static const Api api = FakeApi();
   calls.clear();
   fills.clear();
@@ -117,8 +119,7 @@ std::unique_ptr<HcclCommunicator> Make() {
   spec.rank = kRank;
   spec.rank_size = kRankSize;
   static int comm = 0;
-  return std::make_unique<HcclCommunicator>(std::make_shared<collops::control::Control>(spec), api,
-                                            &comm, false);
+  return collops::hccl::Make(std::make_shared<collops::control::Control>(spec), api, &comm, false);
 }
 
 void* At(uintptr_t address) {

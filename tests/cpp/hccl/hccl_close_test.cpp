@@ -4,7 +4,9 @@
 #include <thread>
 #include <vector>
 
-#include "collops/comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/backend.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/control/control.h"
 #include "collops/core/deadline.h"
 #include "hccl/slow_cann.h"
 #include "operators/framework/operator_call.h"
@@ -32,8 +34,8 @@ class Group {
       spec.rank_size = kRankSize;
       spec.comm_mode = COMM_MULTI_THREAD;
       spec.timeout_s = check::Patience(20.0);
-      members_.push_back(std::make_unique<hccl::HcclCommunicator>(
-          std::make_shared<control::Control>(spec, job, 0), slow_cann::GetApi(), nullptr, false));
+      members_.push_back(hccl::Make(std::make_shared<control::Control>(spec, job, 0),
+                                    slow_cann::GetApi(), nullptr, false));
     }
     std::thread other([this] { EXPECT_TRUE(rank(1).Connect().ok()); });
     EXPECT_TRUE(rank(0).Connect().ok());
@@ -63,7 +65,7 @@ class Group {
   static constexpr int64_t kCounts[kRankSize] = {2, 3};
   static constexpr int64_t kDispls[kRankSize] = {0, 2};
 
-  std::vector<std::unique_ptr<hccl::HcclCommunicator>> members_;
+  std::vector<std::shared_ptr<Communicator>> members_;
   SlowStream streams_[kRankSize];
   int32_t x_[3] = {};
   int32_t output_[5] = {};

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/backend.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/control/control.h"
 #include "hccl/slow_cann.h"
 
 namespace {
@@ -74,7 +76,7 @@ Api FakeApi() {
 
 Api api = FakeApi();
 
-std::unique_ptr<HcclCommunicator> Make() {
+std::shared_ptr<Communicator> Make() {
   lines.clear();
   slow_cann::rank_size = kRankSize;
   CommunicatorSpec spec;
@@ -82,8 +84,7 @@ std::unique_ptr<HcclCommunicator> Make() {
   spec.rank = kRank;
   spec.rank_size = kRankSize;
   static int comm = 0;
-  return std::make_unique<HcclCommunicator>(std::make_shared<control::Control>(spec), api, &comm,
-                                            false);
+  return hccl::Make(std::make_shared<control::Control>(spec), api, &comm, false);
 }
 
 const Agreement agreement("Call");

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/backend.h"
+#include "collops/comm/backends/hccl/engine.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/control/control.h"
 #include "ranks.h"
 
 namespace {
@@ -138,7 +141,7 @@ std::shared_ptr<Communicator> Make(const collops::JobIdentity& job, int rank, in
   spec.comm_mode = collops::COMM_MULTI_THREAD;
   spec.timeout_s = check::Patience(20);
   auto control = std::make_shared<collops::control::Control>(spec, job, 0);
-  return std::make_shared<HcclCommunicator>(std::move(control), FakeApi(), nullptr, false);
+  return collops::hccl::Make(std::move(control), FakeApi(), nullptr, false);
 }
 
 FakeStream stream;

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "check.h"
-#include "collops/comm/backends/hccl/library/error.h"
+#include "collops/comm/backends/hccl/library.h"
 
 namespace {
 

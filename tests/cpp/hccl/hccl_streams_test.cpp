@@ -2,7 +2,9 @@
 #include <memory>
 #include <vector>
 
-#include "collops/comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/backend.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/control/control.h"
 #include "hccl/slow_cann.h"
 #include "operators/framework/operator_call.h"
 
@@ -29,8 +31,7 @@ std::shared_ptr<Communicator> Make() {
   spec.backend = "hccl";
   spec.rank = 0;
   spec.rank_size = kRankSize;
-  return std::make_shared<hccl::HcclCommunicator>(std::make_shared<control::Control>(spec),
-                                                  slow_cann::GetApi(), &comm, false);
+  return hccl::Make(std::make_shared<control::Control>(spec), slow_cann::GetApi(), &comm, false);
 }
 
 // An AllGatherV of one shape: the counts begin with 1 + `shape` and 3, with one element between.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/hccl/library/api.h"
+#include "collops/comm/backends/hccl/library.h"
 
 namespace slow_cann {
 

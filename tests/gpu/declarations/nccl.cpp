@@ -2,7 +2,7 @@
 // of the compiler.
 #include <nccl.h>
 
-#include "collops/comm/backends/nccl/library/api.h"
+#include "collops/comm/backends/nccl/library.h"
 #include "same.h"
 
 namespace declarations {

@@ -10,11 +10,11 @@ from comparison import OPS, Comparison, given_folders
 NCCL = Comparison(
     name="nccl",
     headers=("nccl.h", "cuda_runtime.h", "crt/host_config.h"),
-    folder="collops/comm/backends/nccl/library",
-    types="api.h",
-    api="api.h",
+    folder="collops/comm/backends/nccl",
+    types="library.h",
+    api="library.h",
     table="Api",
-    load="api.cpp",
+    load="library.cpp",
 )
 
 
@@ -28,23 +28,23 @@ def test_our_declarations_are_nccls(tmp_path: Path, first: Path | None) -> None:
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
-        ("api.h", "kRemoteError = 6", "kRemoteError = 8"),
-        ("api.h", "kInt64 = 4", "kInt64 = 5"),
-        ("api.h", "kMax = 2, kMin = 3", "kMax = 3, kMin = 2"),
-        ("api.h", "kUniqueIdBytes = 128", "kUniqueIdBytes = 64"),
-        ("api.h", "  int32_t traffic_class;\n", ""),
-        ("api.h", "  int32_t nvls_ctas;\n", "  const char* nvls_ctas;\n"),
-        ("api.h", "kConfigMagic = 0xcafebeef", "kConfigMagic = 0xcafebeee"),
-        ("api.h", "kConfigVersion = 22700", "kConfigVersion = 99900"),
-        ("api.h", "UniqueId id, int rank, Config", "UniqueId* id, int rank, Config"),
+        ("library.h", "kRemoteError = 6", "kRemoteError = 8"),
+        ("library.h", "kInt64 = 4", "kInt64 = 5"),
+        ("library.h", "kMax = 2, kMin = 3", "kMax = 3, kMin = 2"),
+        ("library.h", "kUniqueIdBytes = 128", "kUniqueIdBytes = 64"),
+        ("library.h", "  int32_t traffic_class;\n", ""),
+        ("library.h", "  int32_t nvls_ctas;\n", "  const char* nvls_ctas;\n"),
+        ("library.h", "kConfigMagic = 0xcafebeef", "kConfigMagic = 0xcafebeee"),
+        ("library.h", "kConfigVersion = 22700", "kConfigVersion = 99900"),
+        ("library.h", "UniqueId id, int rank, Config", "UniqueId* id, int rank, Config"),
         (
-            "api.h",
+            "library.h",
             "DataType type, Reduction op,\n                       Comm",
             "Reduction op, DataType type,\n                       Comm",
         ),
-        ("api.h", "DataType type, int root,", "DataType type,"),
-        ("api.h", "(*comm_abort)(Comm comm)", "(*comm_abort)(Comm* comm)"),
-        ("api.cpp", '"ncclBroadcast"', '"ncclReduce"'),
+        ("library.h", "DataType type, int root,", "DataType type,"),
+        ("library.h", "(*comm_abort)(Comm comm)", "(*comm_abort)(Comm* comm)"),
+        ("library.cpp", '"ncclBroadcast"', '"ncclReduce"'),
     ],
 )
 def test_a_wrong_declaration_is_found(tmp_path: Path, file: str, right: str, wrong: str) -> None:
@@ -55,8 +55,8 @@ def test_a_wrong_declaration_is_found(tmp_path: Path, file: str, right: str, wro
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "name"),
     [
-        ("api.h", "kInProgress = 7,", "kInProgress = 7, kNew = 9,", "Result::kNew"),
-        ("api.h", "(*comm_abort)(Comm comm)", "(*comm_end)(Comm comm)", "comm_end"),
+        ("library.h", "kInProgress = 7,", "kInProgress = 7, kNew = 9,", "Result::kNew"),
+        ("library.h", "(*comm_abort)(Comm comm)", "(*comm_end)(Comm comm)", "comm_end"),
     ],
 )
 def test_what_nothing_compares_is_found(

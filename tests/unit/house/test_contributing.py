@@ -90,7 +90,7 @@ def test_a_file_more_is_found(tmp_path: Path) -> None:
         ("ops/collops/operators/all_to_all.cpp", ""),
         ("ops/collops/operators/params.h", '  std::string backend = "hccl";\n'),
         ("ops/collops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
-        ("ops/collops/comm/backends/hccl/library/api.h", ""),
+        ("ops/collops/comm/backends/hccl/library.h", ""),
         ("bindings/params.cpp", '{"AllToAllParam"}'),
         ("python/collops/a.py", '"""AllToAll."""\nx = 1  # AllToAll\nbackend: str = "hccl"\n'),
     ):

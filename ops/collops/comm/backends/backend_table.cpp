@@ -3,7 +3,7 @@
 #include "collops/comm/backends/cuda/backend.h"
 #include "collops/comm/backends/hccl/backend.h"
 #include "collops/comm/backends/nccl/backend.h"
-#include "collops/comm/backends/nccl/library/api.h"
+#include "collops/comm/backends/nccl/library.h"
 #include "collops/comm/backends/shm/backend.h"
 #include "collops/comm/backends/ucx/backend.h"
 #include "collops/comm/backends/ucx/engine/library.h"

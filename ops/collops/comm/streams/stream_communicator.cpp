@@ -3,11 +3,14 @@
 #include <chrono>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "collops/core/deadline.h"
+#include "collops/core/env.h"
 #include "collops/core/process/interrupt.h"
 
 namespace collops {
+
 namespace {
 
 // How long the destructor waits for calls. A caller that needs longer calls Close() first.
@@ -49,6 +52,13 @@ Status StreamCommunicator::FindDevice() {
   COLLOPS_RETURN_IF_ERROR(engine_->FindDevice(&device));
   device_index_ = device;
   return Ok();
+}
+
+// A product asks for its sizes before first contact, and the device may have been chosen since this
+// was made. An error is reported in first contact.
+kernels::StreamCompute* StreamCommunicator::stream_compute() {
+  if (device_index_ < 0) static_cast<void>(FindDevice());
+  return compute_.get();
 }
 
 Status StreamCommunicator::DoConnect() {
@@ -152,6 +162,31 @@ Status StreamCommunicator::CheckCapture(const char* name, const Agreement* agree
             : ": the stream is captured, and COLLOPS_CHECK=1 cannot compare what a graph replays: "
               "capture without it, as the GPUs compare each replay";
   return Decline(name, Error(ERROR_INVALID_STREAM, name, why));
+}
+
+Status StreamCommunicator::CheckTransfers(const char* name, const char* library,
+                                          const Transfer* list, int count) const {
+  std::vector<const Transfer*> own[2];
+  for (int i = 0; i < count; ++i) {
+    const Transfer& transfer = list[i];
+    COLLOPS_CHECK_ARG(transfer.tag == 0, ERROR_UNSUPPORTED, name, ": ", library,
+                      " has no tags: use tag 0, got ", transfer.tag);
+    COLLOPS_CHECK_ARG(transfer.peer != kAnySource, ERROR_UNSUPPORTED, name, ": ", library,
+                      " cannot receive from any rank: pass the source's");
+    if (transfer.peer == rank()) own[transfer.way].push_back(&transfer);
+  }
+  const auto& [sends, receives] = own;
+  COLLOPS_CHECK_ARG(sends.size() == receives.size(), ERROR_INVALID_PARAM, name, ": this rank ",
+                    rank(), " sends ", sends.size(), " messages to itself and receives ",
+                    receives.size(), " from itself: on a stream they must be in one call");
+  for (size_t i = 0; i < sends.size(); ++i) {
+    COLLOPS_CHECK_ARG(
+        sends[i]->bytes == receives[i]->bytes && sends[i]->dtype == receives[i]->dtype,
+        ERROR_INVALID_PARAM, name, ": message ", i, " of this rank ", rank(), " to itself has ",
+        sends[i]->elements, " elements of ", Name(sends[i]->dtype), ", but ", receives[i]->elements,
+        " of ", Name(receives[i]->dtype), " are received");
+  }
+  return Ok();
 }
 
 // Without waiting: whether all ranks are still there and all earlier calls have succeeded.
@@ -294,7 +329,35 @@ void StreamCommunicator::OnClose() {
   // If a call runs in another thread, it still needs the engine; the destructor releases it.
   if (control().in_call()) return;
   const InEngine use(this);
-  OnReleased(engine_->Release(device_index_));
+  const bool past = engine_->Release(device_index_);
+  if (past && compute_ != nullptr) compute_->Release();
+  if (spec().engine_part != nullptr) {
+    std::static_pointer_cast<PartInSpec>(spec().engine_part)->reset();
+  }
+}
+
+Status MakeControl(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
+                   bool* compares) {
+  Env env;
+  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+  *compares = env.check;
+  if (!spec.has_no_board) {
+    return control::Control::Create(spec, 0, control, control::Reach::kHosts);
+  }
+  *control = std::make_shared<control::Control>(spec);
+  return Ok();
+}
+
+Status MakeControlOfCaller(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
+                           bool* compares) {
+  Env env;
+  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+  *compares = env.check;
+  CommunicatorSpec timed = spec;
+  timed.timeout_s = env.timeout_s;
+  if (env.check) return control::Control::Create(timed, 0, control);
+  *control = std::make_shared<control::Control>(timed);
+  return Ok();
 }
 
 }  // namespace collops

@@ -2,35 +2,80 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "collops/comm/call.h"
 #include "collops/comm/communicator.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/streams/messages_under_way.h"
+#include "collops/comm/pairs/transfer.h"
+#include "collops/comm/rank_set.h"
 #include "collops/comm/streams/stream_engine.h"
-#include "collops/comm/streams/watch.h"
 #include "collops/comm/user_calls.h"
+#include "collops/core/status.h"
+#include "collops/kernels/stream_compute.h"
 
 namespace collops {
+
+// How many messages of this rank are on streams, by peer. Thread-safe; waits for nothing.
+class MessagesUnderWay {
+ public:
+  explicit MessagesUnderWay(int rank_size)
+      : counts_(std::make_shared<Counts>(static_cast<size_t>(rank_size))) {}
+
+  // The messages are under way until nobody holds what this returns.
+  KeepAlive Begin(const Transfer* list, int count) const {
+    std::vector<size_t> peers;
+    for (int i = 0; i < count; ++i) peers.push_back(static_cast<size_t>(list[i].peer));
+    for (const size_t peer : peers) ++(*counts_)[peer];
+    return KeepAlive(nullptr, [counts = counts_, peers](const void*) {
+      for (const size_t peer : peers) --(*counts)[peer];
+    });
+  }
+
+  RankSet Peers() const {
+    RankSet peers = RankSet::None(static_cast<int>(counts_->size()));
+    for (size_t peer = 0; peer < counts_->size(); ++peer) {
+      if ((*counts_)[peer] > 0) peers.Add(static_cast<int>(peer));
+    }
+    return peers;
+  }
+
+ private:
+  using Counts = std::vector<std::atomic<int>>;
+  const std::shared_ptr<Counts> counts_;
+};
 
 // Devices connected by a vendor's library, on one host or many. A call is put on the caller's
 // stream and returns. First contact, splits and barriers use Control's board; with COLLOPS_CHECK=1
 // calls are compared there first. A backend derives from this class and from StreamEngine, and
 // adds the calls themselves. Thread-safety as in Communicator; waits in first contact, in
 // comparisons, and in Close() until the calls have ended.
-class StreamCommunicator : public Communicator, private Watched {
+class StreamCommunicator : public Communicator {
  public:
   Device device() const override { return {kind_, device_index_}; }
   DeviceShare device_share() const override { return engine_->device_share(); }
   Status PrepareTogether(const Agreement& agreement, uint64_t key, void* stream,
                          const std::function<Status()>& work) override;
+  kernels::StreamCompute* stream_compute() override;
   bool HasMessagesOnStreams() const override { return true; }
+  Status AllocateWindow(int64_t /*bytes*/, std::shared_ptr<Window>* /*window*/) override {
+    return Supports(Primitive::kWindows, DType::kUndefined, ReduceOp::kSum);
+  }
   Status KeepOnStream(const char* name, void* stream, KeepAlive kept) override;
+
+  // For the watcher. Looks whether something must be ended, and ends it: reads the host's memory
+  // and clock only, as a call of the device's library may wait for what must be ended.
+  void Look();
+  // Asks the device for what Look() cannot see. In another thread than Look(), which a new one
+  // replaces while this waits in a library.
+  void Ask();
 
  protected:
   // `engine` is owned from here on. `compares`: COLLOPS_CHECK=1.
@@ -38,6 +83,11 @@ class StreamCommunicator : public Communicator, private Watched {
                      std::unique_ptr<StreamEngine> engine);
   // For the destructor of a derived class, whose functions a call of Close() needs.
   void Finish();
+
+  // The products and sums of the device, for stream_compute(); set by the derived class.
+  void SetCompute(std::unique_ptr<kernels::StreamCompute> compute) {
+    compute_ = std::move(compute);
+  }
 
   StreamEngine& engine() { return *engine_; }
   const std::atomic<int>& device_index() const { return device_index_; }
@@ -55,18 +105,14 @@ class StreamCommunicator : public Communicator, private Watched {
   Status Enqueue(const Call& call, Step&& step) {
     return Enqueue(call.agreement->called(), call.agreement, call.stream, call.keep, step);
   }
-  // As Communicator::DoMessages(), whose list has been checked: `step` puts it on the stream.
+  // As Communicator::DoMessages(): `step` puts the list on the stream. `library`: the vendor's
+  // name.
   template <typename Step>
-  Status EnqueueMessages(const char* name, Transfer* list, int count, void* stream, Step&& step);
+  Status EnqueueMessages(const char* name, const char* library, Transfer* list, int count,
+                         void* stream, Step&& step);
   // The host waits for all ranks, and then `step` makes the stream wait for all ranks' streams.
   template <typename Step>
   Status EnqueueBarrier(const Agreement& agreement, void* stream, Step&& step);
-
-  // A product asks for its sizes before first contact, and the device may have been chosen since
-  // this was made. An error is reported in first contact.
-  void KnowDevice() {
-    if (device_index_ < 0) static_cast<void>(FindDevice());
-  }
 
   Status MeetOnce(const char* name);
   // Refuses with an error of this rank alone.
@@ -81,8 +127,6 @@ class StreamCommunicator : public Communicator, private Watched {
   Status DoRefuse(const char* name, const Status& reason) override;
   void OnLeave() override;
   void OnClose() override;
-  // Called when the engine has let go. `past`: all calls are known to have ended.
-  virtual void OnReleased(bool past) = 0;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -120,8 +164,10 @@ class StreamCommunicator : public Communicator, private Watched {
   Status CheckCapture(const char* name, const Agreement* agreement, void* stream);
   bool IsIdle();
   void WaitForStreams(double limit_s);
-  void Look() override;
-  void Ask() override;
+  // What this rank would be refused and its peers would not hear of: a tag, any source, a message
+  // to itself that nothing receives.
+  Status CheckTransfers(const char* name, const char* library, const Transfer* list,
+                        int count) const;
   Status FindTrouble(const std::optional<double>& waiting_s);
   bool Hurts(const std::optional<double>& waiting_s) const;
 
@@ -141,7 +187,24 @@ class StreamCommunicator : public Communicator, private Watched {
   Clock::time_point told_;
   MessagesUnderWay under_way_;
   std::set<uint64_t> prepared_;  // the keys of PrepareTogether()
+  std::unique_ptr<kernels::StreamCompute> compute_;
 };
+
+// The watcher of this process looks at the communicator every 100 ms, and asks it, until Forget().
+// The first one starts the watcher's threads, which sleep while there is none, and end with the
+// process. Thread-safe.
+void Watch(StreamCommunicator* communicator);
+// On return nobody looks at it or asks it, nor will. Waits for a Look() or Ask() that runs.
+// Thread-safe; not from inside either.
+void Forget(StreamCommunicator* communicator);
+
+// The Control of a communicator that the library connects, on one host or several, which has no
+// board if the spec says so; `compares`: COLLOPS_CHECK=1.
+Status MakeControl(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
+                   bool* compares);
+// That of one on a handle of the caller's, which has a board only to compare calls.
+Status MakeControlOfCaller(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
+                           bool* compares);
 
 template <typename Step>
 Status StreamCommunicator::RunOnDevice(const char* name, Step&& step) {
@@ -172,8 +235,10 @@ Status StreamCommunicator::Enqueue(const char* name, const Agreement* agreement,
 
 // Nothing compares messages, not even with COLLOPS_CHECK=1: only two ranks take part.
 template <typename Step>
-Status StreamCommunicator::EnqueueMessages(const char* name, Transfer* list, int count,
-                                           void* stream, Step&& step) {
+Status StreamCommunicator::EnqueueMessages(const char* name, const char* library, Transfer* list,
+                                           int count, void* stream, Step&& step) {
+  const Status check = CheckTransfers(name, library, list, count);
+  if (!check.ok()) return control().Excuse(check);
   if (count == 0) return Ok();  // there is no tensor to find a stream by
   RankSet peers = RankSet::None(size());
   for (int i = 0; i < count; ++i) peers.Add(list[i].peer);

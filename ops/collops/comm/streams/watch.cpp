@@ -1,4 +1,6 @@
-#include "collops/comm/streams/watch.h"
+// The watcher of this process: its threads look at the communicators whose calls end only by an
+// abort.
+#include "collops/comm/streams/stream_communicator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,9 +25,9 @@ constexpr std::chrono::milliseconds kStuck(300);
 
 class Watcher {
  public:
-  void Add(Watched* watched) {
+  void Add(StreamCommunicator* communicator) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    entries_.push_back({watched, false, false});
+    entries_.push_back({communicator, false, false});
     asker_came_ = Clock::now();
     if (!std::exchange(started_, true)) {
       std::thread([this] { RunLooks(); }).detach();
@@ -34,10 +36,11 @@ class Watcher {
     changed_.notify_all();
   }
 
-  void Remove(Watched* watched) {
+  void Remove(StreamCommunicator* communicator) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const Entry& each) { return each.watched == watched; });
+    const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) {
+      return each.communicator == communicator;
+    });
     if (entry == entries_.end()) return;
     entry->gone = true;
     changed_.wait(lock, [&] { return !entry->looked && !entry->asked; });
@@ -46,7 +49,7 @@ class Watcher {
 
  private:
   struct Entry {
-    Watched* watched;
+    StreamCommunicator* communicator;
     bool looked;  // Look() runs
     bool asked;   // Ask() runs
     bool gone = false;
@@ -55,13 +58,13 @@ class Watcher {
   // Runs `function` of each entry without the lock. `flag` says that it runs; an entry whose flag
   // is set already waits in another thread. Ends early if `goes_on` says so.
   template <typename GoesOn>
-  void ForEach(std::unique_lock<std::mutex>* lock, bool Entry::* flag, void (Watched::*function)(),
-               GoesOn&& goes_on) {
+  void ForEach(std::unique_lock<std::mutex>* lock, bool Entry::* flag,
+               void (StreamCommunicator::*function)(), GoesOn&& goes_on) {
     for (auto entry = entries_.begin(); entry != entries_.end() && goes_on(); ++entry) {
       if (entry->gone || (*entry).*flag) continue;
       (*entry).*flag = true;
       lock->unlock();
-      (entry->watched->*function)();
+      (entry->communicator->*function)();
       lock->lock();
       (*entry).*flag = false;
       changed_.notify_all();
@@ -74,7 +77,7 @@ class Watcher {
       {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [this] { return !entries_.empty(); });
-        ForEach(&lock, &Entry::looked, &Watched::Look, [] { return true; });
+        ForEach(&lock, &Entry::looked, &StreamCommunicator::Look, [] { return true; });
         if (Clock::now() - asker_came_ > kStuck + kBetweenLooks) StartAsker();
       }
       std::this_thread::sleep_for(kBetweenLooks);
@@ -101,7 +104,7 @@ class Watcher {
       {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [this] { return !entries_.empty(); });
-        ForEach(&lock, &Entry::asked, &Watched::Ask, is_mine);
+        ForEach(&lock, &Entry::asked, &StreamCommunicator::Ask, is_mine);
         if (!is_mine()) return;
       }
       std::this_thread::sleep_for(kBetweenLooks);
@@ -120,12 +123,12 @@ PerProcess<Watcher> watcher_here;
 
 }  // namespace
 
-void Watch(Watched* watched) {
-  watcher_here.Get().Add(watched);
+void Watch(StreamCommunicator* communicator) {
+  watcher_here.Get().Add(communicator);
 }
 
-void Forget(Watched* watched) {
-  watcher_here.Get().Remove(watched);
+void Forget(StreamCommunicator* communicator) {
+  watcher_here.Get().Remove(communicator);
 }
 
 }  // namespace collops

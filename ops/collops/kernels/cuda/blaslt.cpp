@@ -43,11 +43,11 @@ std::string FindBlas() {
   return kNames[0];
 }
 
-struct Loaded {
+struct LoadedBlas {
   BlasApi api = {};
   Status status;
 
-  Loaded() {
+  LoadedBlas() {
     SharedLibrary library("cuBLASLt", FindBlas().c_str());
     library.Find("cublasLtCreate", &api.create);
     library.Find("cublasLtGetStatusString", &api.get_status_string);
@@ -70,7 +70,7 @@ struct Loaded {
 }  // namespace
 
 Status LoadBlas(const BlasApi** api) {
-  static const Loaded* const loaded = new Loaded;
+  static const LoadedBlas* const loaded = new LoadedBlas;
   *api = &loaded->api;
   return loaded->status;
 }

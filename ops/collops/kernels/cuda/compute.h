@@ -41,7 +41,7 @@ class CudaCompute : public kernels::StreamCompute {
   std::shared_ptr<kernels::StreamMarks> NewMarks() override;
 
   // Destroys the side stream and lets go of cuBLASLt's handle. The calls are past.
-  void Release();
+  void Release() override;
 
  private:
   // What cuBLASLt wants of its workspace, and whole lines of the L2.

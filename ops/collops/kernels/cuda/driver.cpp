@@ -107,11 +107,11 @@ void FindKernels(SharedLibrary* library, DriverApi* api) {
   library->FindIfThere("cuFuncLoad", &api->func_load);
 }
 
-struct Loaded {
+struct LoadedDriver {
   DriverApi api = {};
   Status status;
 
-  Loaded() {
+  LoadedDriver() {
     SharedLibrary library("CUDA's driver", "libcuda.so.1");
     FindDevices(&library, &api);
     FindMemory(&library, &api);
@@ -138,12 +138,12 @@ struct Loaded {
 };
 
 // A child of fork() cannot use what its parent has initialised, and asks the driver itself.
-PerProcess<Loaded> loaded_here;
+PerProcess<LoadedDriver> driver_here;
 
 }  // namespace
 
 Status LoadDriver(const DriverApi** api) {
-  const Loaded& loaded = loaded_here.Get();
+  const LoadedDriver& loaded = driver_here.Get();
   *api = &loaded.api;
   return loaded.status;
 }

@@ -1,4 +1,4 @@
-#include "collops/comm/backends/cuda/peer_memory.h"
+#include "collops/comm/backends/cuda/engine.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <new>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "collops/core/process/per_process.h"
 #include "collops/kernels/cuda/devices.h"
@@ -14,6 +16,156 @@
 
 namespace collops::cuda_peers {
 namespace {
+
+using cuda::DevicePointer;
+using cuda::ToStatus;
+
+constexpr int64_t kSlabBytes = int64_t{64} << 20;
+constexpr int64_t kSharedSlabBytes = int64_t{256} << 10;
+constexpr int64_t kAlignment = 256;
+
+// A slab, of which the first `used` bytes were handed out.
+struct Slab {
+  SlabPart whole;
+  int64_t used = 0;
+};
+struct SharedSlab {
+  SharedPart whole;
+  int64_t used = kSharedSlabBytes;
+};
+
+struct All {
+  std::mutex mutex;
+  std::map<int, std::vector<Slab>> slabs;                  // by device
+  std::multimap<std::pair<int, int64_t>, SlabPart> spare;  // by device and bytes
+  SharedSlab shared;
+  std::multimap<int64_t, SharedPart> spare_shared;  // by bytes
+  std::map<std::string, DevicePointer> opened;
+};
+PerProcess<All> all_here;
+
+template <typename Map>
+bool TakeSpare(Map* map, const typename Map::key_type& key, typename Map::mapped_type* part) {
+  const auto found = map->find(key);
+  if (found == map->end()) return false;
+  *part = found->second;
+  map->erase(found);
+  return true;
+}
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Status AddSlab(const cuda::DriverApi& driver, int64_t bytes, std::vector<Slab>* slabs) {
+  Slab slab;
+  slab.whole.bytes = std::max(bytes, kSlabBytes);
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(driver, driver.mem_alloc(&slab.whole.slab, static_cast<size_t>(slab.whole.bytes)),
+               "cuMemAlloc"));
+  slab.whole.pointer = slab.whole.slab;
+  const Status exported = ToStatus(
+      driver, driver.ipc_get_mem_handle(&slab.whole.handle, slab.whole.slab), "cuIpcGetMemHandle");
+  // Threads of one process need no handle; a process that cannot open an empty one says so.
+  if (!exported.ok()) slab.whole.handle = {};
+  slabs->push_back(slab);
+  return Ok();
+}
+
+// The memory of this process's communicators. It is taken from a GPU in large slabs, which are
+// never freed, because that would wait for the GPU; and neither are other processes' slabs closed.
+// So a communicator seldom calls the driver for it; before such a call `before` waits until it may.
+// Thread-safe; the GPU's context is the thread's current one.
+Status TakeRegion(const cuda::DriverApi& driver, int device, int64_t bytes,
+                  const PeerMemory::Before& before, SlabPart* part) {
+  const int64_t rounded = RoundUp(bytes);
+  All& all = all_here.Get();
+  const auto has_room = [&](const Slab& slab) { return slab.whole.bytes - slab.used >= rounded; };
+  for (;;) {
+    {
+      const std::lock_guard<std::mutex> lock(all.mutex);
+      if (TakeSpare(&all.spare, {device, rounded}, part)) return Ok();
+      std::vector<Slab>& slabs = all.slabs[device];
+      const auto slab = std::find_if(slabs.begin(), slabs.end(), has_room);
+      if (slab != slabs.end()) {
+        *part = slab->whole;
+        part->pointer += static_cast<DevicePointer>(slab->used);
+        part->bytes = rounded;
+        slab->used += rounded;
+        return Ok();
+      }
+    }
+    COLLOPS_RETURN_IF_ERROR(before());
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    COLLOPS_RETURN_IF_ERROR(AddSlab(driver, rounded, &all.slabs[device]));
+  }
+}
+
+void GiveBackRegion(int device, const SlabPart& part) {
+  All& all = all_here.Get();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.spare.insert({{device, part.bytes}, part});
+}
+
+Status TakeShared(const cuda::DriverApi& driver, int64_t bytes, const PeerMemory::Before& before,
+                  SharedPart* part) {
+  const int64_t rounded = RoundUp(bytes);
+  All& all = all_here.Get();
+  for (;;) {
+    {
+      const std::lock_guard<std::mutex> lock(all.mutex);
+      if (TakeSpare(&all.spare_shared, rounded, part)) return Ok();
+      SharedSlab& slab = all.shared;
+      if (kSharedSlabBytes - slab.used >= rounded) {
+        part->host = static_cast<char*>(slab.whole.host) + slab.used;
+        part->device = slab.whole.device + static_cast<DevicePointer>(slab.used);
+        slab.used += rounded;
+        return Ok();
+      }
+    }
+    COLLOPS_RETURN_IF_ERROR(before());
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    SharedSlab fresh;
+    constexpr uint32_t kFlags = cuda::kHostAllocPortable | cuda::kHostAllocDeviceMap;
+    COLLOPS_RETURN_IF_ERROR(ToStatus(
+        driver,
+        driver.mem_host_alloc(&fresh.whole.host, static_cast<size_t>(kSharedSlabBytes), kFlags),
+        "cuMemHostAlloc"));
+    COLLOPS_RETURN_IF_ERROR(ToStatus(
+        driver, driver.mem_host_get_device_pointer(&fresh.whole.device, fresh.whole.host, 0),
+        "cuMemHostGetDevicePointer"));
+    fresh.used = 0;
+    all.shared = fresh;
+  }
+}
+
+void GiveBackShared(int64_t bytes, const SharedPart& part) {
+  All& all = all_here.Get();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.spare_shared.insert({RoundUp(bytes), part});
+}
+
+// The address here of another process's slab. `key` names that process, its slab and this device.
+Status OpenSlab(const cuda::DriverApi& driver, const std::string& key,
+                const cuda::IpcMemoryHandle& handle, const PeerMemory::Before& before,
+                DevicePointer* slab) {
+  All& all = all_here.Get();
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.opened.find(key);
+    if (found != all.opened.end()) {
+      *slab = found->second;
+      return Ok();
+    }
+  }
+  COLLOPS_RETURN_IF_ERROR(before());
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(driver, driver.ipc_open_mem_handle(slab, handle, cuda::kIpcLazyPeerAccess),
+               "cuIpcOpenMemHandle"));
+  all.opened[key] = *slab;
+  return Ok();
+}
 
 using cuda::DevicePointer;
 using cuda::DriverApi;
@@ -97,25 +249,24 @@ Status PeerMemory::Clear(uint32_t last_step) {
 }
 
 Status PeerMemory::Allocate(int device, int64_t bytes, uint32_t last_step,
-                            const Slabs::Before& before) {
+                            const PeerMemory::Before& before) {
   device_ = device;
   if (shared_.host == nullptr) {
-    COLLOPS_RETURN_IF_ERROR(Slabs::TakeShared(driver_, sizeof(HostSide), before, &shared_));
+    COLLOPS_RETURN_IF_ERROR(TakeShared(driver_, sizeof(HostSide), before, &shared_));
   }
   host_ = new (shared_.host) HostSide();
-  if (own_.pointer == 0)
-    COLLOPS_RETURN_IF_ERROR(Slabs::Take(driver_, device, bytes, before, &own_));
+  if (own_.pointer == 0) COLLOPS_RETURN_IF_ERROR(TakeRegion(driver_, device, bytes, before, &own_));
   return Clear(last_step);
 }
 
 Status PeerMemory::OpenPeer(const Place& own, const Place& peer, const SlabPart& part,
-                            const Slabs::Before& before, char** region) {
+                            const PeerMemory::Before& before, char** region) {
   DevicePointer slab = part.slab;
   if (!InOneProcess(own.home, peer.home)) {
     // A process that has the same pid later has another mark.
     const std::string key =
         Concat(own.device, "/", peer.home.process, "/", peer.home.process_mark, "/", part.slab);
-    COLLOPS_RETURN_IF_ERROR(Slabs::Open(driver_, key, part.handle, before, &slab));
+    COLLOPS_RETURN_IF_ERROR(OpenSlab(driver_, key, part.handle, before, &slab));
   } else if (own.device != peer.device) {
     int can = 0;
     COLLOPS_RETURN_IF_ERROR(ToStatus(driver_,
@@ -135,7 +286,7 @@ Status PeerMemory::OpenPeer(const Place& own, const Place& peer, const SlabPart&
 }
 
 Status PeerMemory::Open(int rank, const std::vector<Place>& places,
-                        const std::vector<SlabPart>& parts, const Slabs::Before& before) {
+                        const std::vector<SlabPart>& parts, const PeerMemory::Before& before) {
   const auto own = static_cast<size_t>(rank);
   for (size_t peer = 0; peer < places.size(); ++peer) {
     if (peer == own) {
@@ -183,8 +334,8 @@ void PeerMemory::LetGo(bool past, bool all_past) {
     const std::lock_guard<std::mutex> lock(letting_go_);
     host_ = nullptr;
   }
-  if (all_past && own_.pointer != 0) Slabs::GiveBack(device_, own_);
-  if (past && shared_.host != nullptr) Slabs::GiveBackShared(sizeof(HostSide), shared_);
+  if (all_past && own_.pointer != 0) GiveBackRegion(device_, own_);
+  if (past && shared_.host != nullptr) GiveBackShared(sizeof(HostSide), shared_);
   own_ = {};
   shared_ = {};
 }

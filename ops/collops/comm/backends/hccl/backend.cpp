@@ -1,12 +1,108 @@
 #include "collops/comm/backends/hccl/backend.h"
 
-#include "collops/comm/backends/hccl/communicator.h"
-#include "collops/comm/backends/hccl/library/error.h"
+#include <cstring>
+#include <utility>
+
+#include "collops/comm/backends/hccl/engine.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/backends/hccl/npu.h"
 #include "collops/comm/placement/rank_table/device_rules.h"
 #include "collops/comm/placement/rank_table/rank_table.h"
-#include "collops/core/env.h"
+#include "collops/comm/streams/stream_communicator.h"
 
 namespace collops::hccl {
+namespace {
+
+// The messages of these two names are one each, and their peers make the other.
+bool IsBatch(const char* name) {
+  return std::strcmp(name, "Send") != 0 && std::strcmp(name, "Recv") != 0;
+}
+
+// NPUs connected by HCCL, on one host or many; the rest is StreamCommunicator's. With an HcclComm
+// of the caller's there is a board only with COLLOPS_CHECK=1.
+class HcclCommunicator final : public StreamCommunicator {
+ public:
+  HcclCommunicator(std::shared_ptr<control::Control> control, std::unique_ptr<Engine> engine,
+                   bool compares)
+      : StreamCommunicator(std::move(control), DeviceKind::kNpu, compares, std::move(engine)),
+        engine_(static_cast<Engine&>(StreamCommunicator::engine())) {
+    SetCompute(std::make_unique<AclCompute>(engine_.api(), device_index()));
+  }
+  ~HcclCommunicator() override { Finish(); }
+
+  Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override {
+    DataType type = DataType::kInt8;
+    Reduction reduction = Reduction::kSum;
+    switch (primitive) {
+      case Primitive::kGather:
+      case Primitive::kExchange:
+      case Primitive::kMessages:
+        return Ok();
+      case Primitive::kReduce:
+        return FindReductionV(dtype, op, &type, &reduction);
+      case Primitive::kEvenReduce:
+        return FindReduction(dtype, op, &type, &reduction);
+      case Primitive::kWindows:
+        break;
+    }
+    return Error(ERROR_UNSUPPORTED, "backend hccl has no windows: HCCL reads any NPU memory");
+  }
+
+ protected:
+  Status DoAllGatherV(const AllGatherVCall& call) override {
+    return Enqueue(call, [&](KeepAlive* keep) { return hccl::AllGatherV(engine_, call, keep); });
+  }
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override {
+    const Status apart = CheckApart(call, size());
+    if (!apart.ok()) return Decline(call.agreement->called(), apart);
+    return Enqueue(call,
+                   [&](KeepAlive* keep) { return hccl::ReduceScatterV(engine_, call, keep); });
+  }
+  Status DoExchangeV(const ExchangeVCall& call) override {
+    return Enqueue(call, [&](KeepAlive* keep) { return hccl::ExchangeV(engine_, call, keep); });
+  }
+  Status DoAllReduce(const AllReduceCall& call) override {
+    return Enqueue(call, [&](KeepAlive*) { return hccl::AllReduce(engine_, call); });
+  }
+  Status DoBroadcast(const BroadcastCall& call) override {
+    return Enqueue(call, [&](KeepAlive*) { return hccl::Broadcast(engine_, call); });
+  }
+  Status DoMessages(const CallName& name, Transfer* list, int count, void* stream) override {
+    return EnqueueMessages(name.called, "HCCL", list, count, stream, [&] {
+      return hccl::Messages(engine_, list, count, IsBatch(name.op), stream);
+    });
+  }
+  Status DoBarrier(const Agreement& agreement, void* stream) override {
+    return EnqueueBarrier(agreement, stream, [&] {
+      return ToStatus(engine_.api(), engine_.api().barrier(engine_.comm(), stream), "HcclBarrier");
+    });
+  }
+
+  // A group that was connected by a rank table must be split by HCCL. Others are split by HCCL if
+  // they are connected and the keys keep their order; else the subgroup meets by a root info of its
+  // own. What HCCL does not split ends no group.
+  Status DoSplit(const std::vector<int>& members, int index, const std::string& name,
+                 std::shared_ptr<void>* part) override {
+    return RunOnDevice("split", [&]() -> Status {
+      const bool needed = spec().table != nullptr || !control().has_board();
+      if (needed) COLLOPS_RETURN_IF_ERROR(MeetOnce("split"));
+      if (!engine_.connected()) return Ok();
+      std::shared_ptr<CommHandle> made;
+      const Status status =
+          CommHandle::Split(engine_.handle(), members, index, Concat("collops", name), &made);
+      const bool must = !control().has_board() || engine_.handle()->is_from_table();
+      if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
+      if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
+      const Status said = InCall("split", status);
+      return status.code() == ERROR_UNSUPPORTED ? control().Excuse(said) : said;
+    });
+  }
+
+ private:
+  Engine& engine_;  // owned by StreamCommunicator
+};
+
+}  // namespace
 
 int64_t SharedBytes(int rank_size) {
   return control::Board::Bytes(rank_size);
@@ -17,6 +113,13 @@ Status Available() {
   return Load(&api);
 }
 
+std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, const Api& api,
+                                   void* comm, bool compares) {
+  const CommunicatorSpec& spec = control->spec();
+  auto engine = std::make_unique<Engine>(api, spec.rank, spec.rank_size, comm);
+  return std::make_shared<HcclCommunicator>(std::move(control), std::move(engine), compares);
+}
+
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const Api* api = nullptr;
   COLLOPS_RETURN_IF_ERROR(Load(&api));
@@ -24,15 +127,10 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
   if (spec.table != nullptr && spec.table->completed) {
     COLLOPS_RETURN_IF_ERROR(CheckDeviceRules(*spec.table));
   }
-  Env env;
-  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
   std::shared_ptr<control::Control> control;
-  if (spec.has_no_board) {
-    control = std::make_shared<control::Control>(spec);
-  } else {
-    COLLOPS_RETURN_IF_ERROR(control::Control::Create(spec, 0, &control, control::Reach::kHosts));
-  }
-  *communicator = std::make_shared<HcclCommunicator>(std::move(control), *api, nullptr, env.check);
+  bool compares = false;
+  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, &control, &compares));
+  *communicator = Make(std::move(control), *api, nullptr, compares);
   return Ok();
 }
 
@@ -57,13 +155,10 @@ Status Adopt(const CommunicatorSpec& spec, void* comm,
              std::shared_ptr<Communicator>* communicator) {
   const Api* api = nullptr;
   COLLOPS_RETURN_IF_ERROR(Load(&api));
-  Env env;
-  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
-  CommunicatorSpec timed = spec;
-  timed.timeout_s = env.timeout_s;
-  auto control = std::make_shared<control::Control>(timed);
-  if (env.check) COLLOPS_RETURN_IF_ERROR(control::Control::Create(timed, 0, &control));
-  *communicator = std::make_shared<HcclCommunicator>(std::move(control), *api, comm, env.check);
+  std::shared_ptr<control::Control> control;
+  bool compares = false;
+  COLLOPS_RETURN_IF_ERROR(MakeControlOfCaller(spec, &control, &compares));
+  *communicator = Make(std::move(control), *api, comm, compares);
   return Ok();
 }
 

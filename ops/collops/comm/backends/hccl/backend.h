@@ -12,6 +12,12 @@ Status Available();
 int64_t SharedBytes(int rank_size);
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
+// A communicator that has HCCL's functions from `api` (library.h). `comm`: the caller's HcclComm,
+// or null; a Control without a board always comes with one, or with a part that was split off it.
+struct Api;
+std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, const Api& api,
+                                   void* comm, bool compares);
+
 // Rank, rank_size and comm_domain (its name) of an HcclComm that the caller passes.
 Status Describe(void* comm, CommunicatorSpec* spec);
 

@@ -1,16 +1,164 @@
 #include "collops/comm/backends/hccl/engine.h"
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "collops/comm/backends/hccl/library/device_scope.h"
-#include "collops/comm/backends/hccl/library/error.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/backends/hccl/npu.h"
+#include "collops/comm/control/meetings/introduce.h"
+#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/core/process/per_process.h"
 
 namespace collops::hccl {
 namespace {
 
+// Of communicators of the caller, which may be passed in again. The names have theirs inside.
+PerProcess<PartNames> names_of_callers;
+
+// The end of a name that does not fit would be lost, and with it what tells two names apart.
+std::string Shortened(const std::string& name) {
+  constexpr size_t kMost = kCommNameBytes - 1;
+  constexpr size_t kHashDigits = 20;
+  if (name.size() <= kMost) return name;
+  return Concat(name.substr(0, kMost - kHashDigits - 1), "~", std::hash<std::string>()(name));
+}
+
+// Every field as HCCL's own initialisation leaves it, and the name.
+CommConfig ConfigOf(const std::string& name) {
+  CommConfig config = {};
+  config.size = sizeof(CommConfig);
+  config.magic = kConfigMagic;
+  config.version = kConfigVersion;
+  config.buffer_size = kConfigNotSet;
+  config.deterministic = kConfigNotSet;
+  config.rdma_traffic_class = kConfigNotSet;
+  config.rdma_service_level = kConfigNotSet;
+  config.execution_timeout = static_cast<int32_t>(kConfigNotSet);
+  config.qos = kConfigNotSet;
+  config.symmetric_window_bytes = kDefaultSymmetricWindow;
+  Shortened(name).copy(config.name, kCommNameBytes - 1);
+  return config;
+}
+
+// A name that is equal on all ranks of the group, for HCCL's logs and profiles.
+std::string NameOf(const RootInfo& root_info) {
+  const std::string bytes(root_info.internal, kRootInfoBytes);
+  return Concat("collops_", std::hash<std::string>()(bytes));
+}
+
+}  // namespace
+
+std::string PartNames::Fresh(uint32_t rank, const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int before = counts_[{rank, name}]++;
+  return before == 0 ? name : Concat(name, " again ", before);
+}
+
+std::vector<int> AllRanks(int rank_size) {
+  std::vector<int> ranks(static_cast<size_t>(rank_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+Status CommHandle::FromRootInfo(const Api& api, int device, int rank, int rank_size,
+                                const RootInfo& root_info, std::shared_ptr<CommHandle>* handle) {
+  Comm made = nullptr;
+  const auto size = static_cast<uint32_t>(rank_size);
+  const auto own = static_cast<uint32_t>(rank);
+  if (api.comm_init_root_info_config != nullptr) {
+    const CommConfig config = ConfigOf(NameOf(root_info));
+    COLLOPS_RETURN_IF_ERROR(
+        ToStatus(api, api.comm_init_root_info_config(size, &root_info, own, &config, &made),
+                 "HcclCommInitRootInfoConfig"));
+  } else {
+    COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.comm_init_root_info(size, &root_info, own, &made),
+                                     "HcclCommInitRootInfo"));
+  }
+  handle->reset(new CommHandle(api, device, made, true));
+  (*handle)->ranks_ = AllRanks(rank_size);
+  return Ok();
+}
+
+Status CommHandle::FromRankTable(const Api& api, int device, int rank, int rank_size,
+                                 const std::string& path, std::shared_ptr<CommHandle>* handle) {
+  COLLOPS_CHECK_ARG(
+      api.comm_init_cluster_info != nullptr, ERROR_UNSUPPORTED,
+      "backend hccl: this libhccl.so has no HcclCommInitClusterInfo, which takes rank tables");
+  Comm made = nullptr;
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(api, api.comm_init_cluster_info(path.c_str(), static_cast<uint32_t>(rank), &made),
+               "HcclCommInitClusterInfo"));
+  handle->reset(new CommHandle(api, device, made, true));
+  (*handle)->ranks_ = AllRanks(rank_size);
+  (*handle)->from_table_ = true;
+  return Ok();
+}
+
+std::shared_ptr<CommHandle> CommHandle::OfCaller(const Api& api, int rank_size, Comm comm) {
+  std::shared_ptr<CommHandle> handle(new CommHandle(api, -1, comm, false));
+  handle->ranks_ = AllRanks(rank_size);
+  handle->is_callers_ = true;
+  return handle;
+}
+
+Status CommHandle::Split(const std::shared_ptr<CommHandle>& from, const std::vector<int>& members,
+                         int index, const std::string& name, std::shared_ptr<CommHandle>* part) {
+  const Api& api = from->api_;
+  COLLOPS_CHECK_ARG(
+      api.create_sub_comm != nullptr, ERROR_UNSUPPORTED,
+      "backend hccl: this libhccl.so has no HcclCreateSubCommConfig, which makes subgroups");
+  const std::shared_ptr<CommHandle>& whole = from->whole_ == nullptr ? from : from->whole_;
+  std::vector<int> ranks;
+  std::vector<uint32_t> numbers;
+  for (const int member : members) {
+    ranks.push_back(from->ranks_[static_cast<size_t>(member)]);
+    numbers.push_back(static_cast<uint32_t>(ranks.back()));
+  }
+  COLLOPS_CHECK_ARG(
+      std::is_sorted(numbers.begin(), numbers.end()), ERROR_UNSUPPORTED,
+      "backend hccl: a subgroup of HCCL has the order of the group that it is split off: use ",
+      "keys that keep it");
+  const bool takes_part = index >= 0;
+  Comm whole_comm = whole->comm_;
+  PartNames& names = whole->is_callers_ ? names_of_callers.Get() : whole->names_;
+  const std::string fresh =
+      takes_part ? names.Fresh(numbers[static_cast<size_t>(index)], name) : name;
+  CommConfig config = ConfigOf(fresh);
+  const uint64_t id = takes_part ? std::hash<std::string>()(fresh) >> 33 : kNoSubComm;
+  Comm made = nullptr;
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(api,
+               api.create_sub_comm(&whole_comm, static_cast<uint32_t>(numbers.size()),
+                                   takes_part ? numbers.data() : nullptr, id,
+                                   takes_part ? static_cast<uint32_t>(index) : 0, &config, &made),
+               "HcclCreateSubCommConfig"));
+  if (!takes_part) return Ok();
+  int32_t device = -1;
+  COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.get_device(&device), "aclrtGetDevice"));
+  part->reset(new CommHandle(api, device, made, true));
+  (*part)->whole_ = whole;
+  (*part)->ranks_ = std::move(ranks);
+  return Ok();
+}
+
+CommHandle::~CommHandle() {
+  if (!owned_) return;
+  const DeviceScope scope(api_, device_);
+  // The caller cannot act on an error of this call.
+  if (scope.status().ok()) static_cast<void>(api_.comm_destroy(comm_));
+}
+
+namespace {
+
 // How long an HcclComm of ours waits for its calls before it is destroyed.
 constexpr double kEndS = 2.0;
-constexpr size_t kStandInBytes = 512;
 
 }  // namespace
 
@@ -21,8 +169,7 @@ Engine::Engine(const Api& api, int rank, int size, Comm caller_comm)
 
 Status Engine::Connect(std::shared_ptr<CommHandle> handle, Abilities abilities) {
   if (stand_in_ == nullptr) {
-    COLLOPS_RETURN_IF_ERROR(ToStatus(
-        api_, api_.malloc(&stand_in_, kStandInBytes, AllocationPolicy::kHugeFirst), "aclrtMalloc"));
+    COLLOPS_RETURN_IF_ERROR(AllocateStandIn(api_, &stand_in_));
   }
   WarnOfReplacement(abilities);
   abilities_ = std::move(abilities);
@@ -62,6 +209,106 @@ void Engine::LetGo(bool past) {
   if (past && stand_in_ != nullptr) static_cast<void>(api_.free(stand_in_));
   stand_in_ = nullptr;
   handle_.reset();
+}
+
+namespace {
+
+enum class WayToMeet { kRootInfo, kRankTable, kPartOfTable, kPart };
+
+const char* Name(WayToMeet way) {
+  switch (way) {
+    case WayToMeet::kRootInfo:
+      return "root info";
+    case WayToMeet::kRankTable:
+      return "rank table";
+    case WayToMeet::kPartOfTable:
+      return "split of the rank table's group";
+    case WayToMeet::kPart:
+      return "split";
+  }
+  return "";
+}
+
+// HCCL connects a rank of a table once per process; further groups of the same ranks are split off.
+// Ranks may be threads of one process.
+class Tables {
+ public:
+  std::shared_ptr<CommHandle> Find(const std::string& path, int rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return known_[{path, rank}].lock();
+  }
+
+  void Add(const std::string& path, int rank, const std::shared_ptr<CommHandle>& handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    known_[{path, rank}] = handle;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::string, int>, std::weak_ptr<CommHandle>> known_;
+};
+PerProcess<Tables> tables_here;
+
+WayToMeet WayOf(const CommunicatorSpec& spec, int rank, std::shared_ptr<CommHandle>* whole) {
+  if (spec.engine_part != nullptr) return WayToMeet::kPart;
+  if (spec.table == nullptr) return WayToMeet::kRootInfo;
+  *whole = tables_here.Get().Find(spec.table->path, rank);
+  return *whole == nullptr ? WayToMeet::kRankTable : WayToMeet::kPartOfTable;
+}
+
+// Not known without a board.
+bool OnSeveralServers(control::Control& control, int size) {
+  return control.has_board() && control::OnSeveralHosts(control.endpoint().group(), AllRanks(size));
+}
+
+}  // namespace
+
+// Connects the ranks by the part that a split made, by the group's rank table, or by rank 0's root
+// info, which goes over the host connection. The ranks also agree on what HCCL has on their SoCs.
+// In HCCL it waits at most HCCL_CONNECT_TIMEOUT.
+Status Engine::Meet(control::Control* control, bool compares, int device) {
+  if (caller_comm_ != nullptr) return Connect(caller_comm_, AbilitiesOf(api_, false));
+  const CommunicatorSpec& spec = control->spec();
+  std::shared_ptr<CommHandle> whole;
+  const WayToMeet way = WayOf(spec, rank_, &whole);
+  Abilities abilities = AbilitiesOf(api_, OnSeveralServers(*control, size_));
+  RootInfo root_info = {};
+  if (control->has_board()) {
+    if (way == WayToMeet::kRootInfo && rank_ == 0) {
+      COLLOPS_RETURN_IF_ERROR(ToStatus(api_, api_.get_root_info(&root_info), "HcclGetRootInfo"));
+    }
+    Agreement agreement(kFirstContact);
+    agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0")
+        .EqualText("the way to meet", Name(way))
+        .EqualText("HcclAllGatherV", abilities.all_gather_v ? "there" : "missing")
+        .EqualText("HcclReduceScatterV", abilities.reduce_scatter_v ? "there" : "missing");
+    std::vector<RootInfo> all(static_cast<size_t>(size_));
+    COLLOPS_RETURN_IF_ERROR(control->Share(agreement, &root_info, kRootInfoBytes, all.data()));
+    root_info = all[0];
+  }
+  std::shared_ptr<CommHandle> handle;
+  switch (way) {
+    case WayToMeet::kRootInfo:
+      COLLOPS_RETURN_IF_ERROR(
+          CommHandle::FromRootInfo(api_, device, rank_, size_, root_info, &handle));
+      break;
+    case WayToMeet::kRankTable:
+      COLLOPS_RETURN_IF_ERROR(
+          CommHandle::FromRankTable(api_, device, rank_, size_, spec.table->path, &handle));
+      tables_here.Get().Add(spec.table->path, rank_, handle);
+      break;
+    case WayToMeet::kPartOfTable:
+      COLLOPS_RETURN_IF_ERROR(CommHandle::Split(whole, AllRanks(size_), rank_,
+                                                Concat("collops/", spec.comm_domain), &handle));
+      break;
+    case WayToMeet::kPart:
+      handle = std::static_pointer_cast<CommHandle>(
+          *std::static_pointer_cast<PartInSpec>(spec.engine_part));
+      break;
+  }
+  COLLOPS_RETURN_IF_ERROR(Connect(std::move(handle), std::move(abilities)));
+  if (way == WayToMeet::kPart) std::static_pointer_cast<PartInSpec>(spec.engine_part)->reset();
+  return Ok();
 }
 
 }  // namespace collops::hccl

@@ -1,18 +1,85 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "collops/comm/backends/hccl/comm_handle.h"
-#include "collops/comm/backends/hccl/library/abilities.h"
-#include "collops/comm/backends/hccl/library/acl_runtime.h"
-#include "collops/comm/backends/hccl/library/api.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/comm/backends/hccl/npu.h"
 #include "collops/comm/call.h"
+#include "collops/comm/pairs/transfer.h"
 #include "collops/comm/streams/stream_engine.h"
 #include "collops/core/status.h"
 
 namespace collops::hccl {
+
+// HCCL takes no name and no number of a part twice, also after the first part was destroyed, but a
+// domain may be closed and made again: names by how often a rank has split off the same before.
+// Ranks that are threads may share one. Thread-safe.
+class PartNames {
+ public:
+  std::string Fresh(uint32_t rank, const std::string& name);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<uint32_t, std::string>, int> counts_;
+};
+
+// An HcclComm. One that was created here is destroyed on its NPU with its last user; those that
+// were split off it are users, too. The caller's is never destroyed.
+class CommHandle {
+ public:
+  // Connects this rank by a root info, together with all ranks of the group.
+  static Status FromRootInfo(const Api& api, int device, int rank, int rank_size,
+                             const RootInfo& root_info, std::shared_ptr<CommHandle>* handle);
+  // Connects this rank by a rank table, together with all ranks of the table.
+  static Status FromRankTable(const Api& api, int device, int rank, int rank_size,
+                              const std::string& path, std::shared_ptr<CommHandle>* handle);
+  static std::shared_ptr<CommHandle> OfCaller(const Api& api, int rank_size, Comm comm);
+
+  // The HcclComm of some ranks of this one, in the order of `members`; waits for no one. `name` is
+  // equal on these ranks, and each of them has passed it as often before. HCCL splits only whole
+  // groups, so a part is split off the group that this one was split off.
+  static Status Split(const std::shared_ptr<CommHandle>& from, const std::vector<int>& members,
+                      int index, const std::string& name, std::shared_ptr<CommHandle>* part);
+
+  ~CommHandle();
+  CommHandle(const CommHandle&) = delete;
+  CommHandle& operator=(const CommHandle&) = delete;
+
+  Comm comm() const { return comm_; }
+  // Whether other ways to connect the same ranks are refused by HCCL.
+  bool is_from_table() const { return whole_ == nullptr ? from_table_ : whole_->from_table_; }
+  // Whether it was created here.
+  bool owned() const { return owned_; }
+  // Never destroyed from now on: its calls may still run. Nor is what it was split off.
+  void Keep() {
+    owned_ = false;
+    if (whole_ != nullptr) whole_->Keep();
+  }
+
+ private:
+  CommHandle(const Api& api, int device, Comm comm, bool owned)
+      : api_(api), device_(device), comm_(comm), owned_(owned) {}
+
+  const Api& api_;
+  const int device_;
+  const Comm comm_;
+  bool owned_;
+  bool from_table_ = false;
+  bool is_callers_ = false;
+  PartNames names_;                    // of what is split off this one
+  std::shared_ptr<CommHandle> whole_;  // what it was split off
+  std::vector<int> ranks_;             // of this group, by their numbers in the whole one
+};
+
+// 0, 1, ... rank_size - 1.
+std::vector<int> AllRanks(int rank_size);
 
 // One rank's HcclComm, and what this library and SoC can do. Threads as in StreamEngine.
 class Engine : public StreamEngine {
@@ -28,7 +95,7 @@ class Engine : public StreamEngine {
   const Abilities& abilities() const { return abilities_; }
   kernels::DeviceRuntime& runtime() { return runtime_; }
 
-  // A little device memory that no call reads or writes, where HCCL takes no null.
+  // AllocateStandIn()'s.
   void* stand_in() const { return stand_in_; }
 
   // The engine's first calls may be made.
@@ -55,5 +122,29 @@ class Engine : public StreamEngine {
   Abilities abilities_;
   void* stand_in_ = nullptr;
 };
+
+// Each function puts one call on its stream and returns. `keep` is the call's `keep` on entry; on
+// return, also after an error, it holds all that the stream still reads.
+
+// HcclAllGather for equal packed blocks, else HcclAllGatherV; without that a broadcast per rank.
+// Then zeros for the gaps.
+Status AllGatherV(const Engine& engine, const AllGatherVCall& call, KeepAlive* keep);
+
+// HcclReduceScatter for equal packed slices, HcclReduce if one rank alone receives, else
+// HcclReduceScatterV; without that a HcclReduce per rank. Then zeros for the rest of the output.
+Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, KeepAlive* keep);
+// HCCL documents no ReduceScatter in place.
+Status CheckApart(const ReduceScatterVCall& call, int rank_size);
+
+Status AllReduce(const Engine& engine, const AllReduceCall& call);
+
+Status Broadcast(const Engine& engine, const BroadcastCall& call);
+
+// HcclAlltoAllV, and then zeros for the gaps.
+Status ExchangeV(const Engine& engine, const ExchangeVCall& call, KeepAlive* keep);
+
+// HcclBatchSendRecv, or HcclSend or HcclRecv for the one message of a call that is not `batched`:
+// the two ways do not match each other. Both ranks skip a message without elements.
+Status Messages(const Engine& engine, const Transfer* list, int count, bool batched, Stream stream);
 
 }  // namespace collops::hccl

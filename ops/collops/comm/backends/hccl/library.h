@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
+#include "collops/core/dtype.h"
 #include "collops/core/status.h"
 
 namespace collops::hccl {
@@ -203,5 +205,42 @@ struct Api {
 // Opens libhccl.so and libascendcl.so once per process, and leaves them open. ERROR_UNSUPPORTED
 // with the loader's message if that fails.
 Status Load(const Api** api);
+
+// Turns a result of HCCL or of the runtime into a Status: Ok, or an error code with the function's
+// name (`call`), the number, its name and CANN's error text.
+Status ToStatus(const Api& api, Result result, const char* call);
+Status ToStatus(const Api& api, AclError error, const char* call);
+
+// HCCL's name of a result, such as "HCCL_E_PARA".
+const char* Name(Result result);
+
+// The type in which elements are passed to HCCL when a call only moves them: their own, or `scale`
+// int8 each if HCCL does not document their type.
+struct Carriage {
+  DataType type = DataType::kInt8;
+  int64_t scale = 1;
+};
+// Of HcclAllGatherV, which documents few types.
+Carriage CarriageOfV(DType dtype);
+// Of all other calls.
+Carriage CarriageOf(DType dtype);
+
+// HCCL's numbers of a reduction; ERROR_UNSUPPORTED if HCCL documents no such type or operation:
+// of HcclReduceScatterV, and of HcclAllReduce, HcclReduceScatter and HcclReduce.
+Status FindReductionV(DType dtype, ReduceOp op, DataType* type, Reduction* reduction);
+Status FindReduction(DType dtype, ReduceOp op, DataType* type, Reduction* reduction);
+
+// Which of the two V calls this library and this SoC have. All ranks of a group use what all have.
+struct Abilities {
+  bool all_gather_v = true;
+  bool reduce_scatter_v = true;
+  std::string why_not;  // the reason if one is missing
+};
+
+// `several_servers`: whether the group is known to be on more than one.
+Abilities AbilitiesOf(const Api& api, bool several_servers);
+
+// Writes to standard error, once per process, that calls are replaced, and why.
+void WarnOfReplacement(const Abilities& abilities);
 
 }  // namespace collops::hccl

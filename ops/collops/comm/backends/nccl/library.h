@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/driver.h"
@@ -106,7 +107,11 @@ Status Load(const Api** api);
 // As Load(), from the folder of a Python package that holds the library. Takes effect before the
 // first Load() only.
 void SetWheelFolder(const std::string& folder);
-// The version of the loaded library, such as 22809; 0 if it is not loaded.
-int LoadedVersion();
+// The version of the loaded library, such as "2.28.9"; "0.0.0" if it is not loaded.
+std::string VersionText();
+
+// Turns a result of NCCL into a Status: Ok, also for kInProgress, or an error code with the
+// function's name (`call`), NCCL's text and, if there is one, its last error of this process.
+Status ToStatus(const Api& api, Result result, const char* call);
 
 }  // namespace collops::nccl

@@ -1,4 +1,4 @@
-#include "collops/comm/backends/nccl/library/api.h"
+#include "collops/comm/backends/nccl/library.h"
 
 #include <unistd.h>
 
@@ -30,6 +30,10 @@ std::string PathOf() {
   const std::lock_guard<std::mutex> lock(folder.mutex);
   const std::string path = folder.path + "/" + kName;
   return !folder.path.empty() && access(path.c_str(), R_OK) == 0 ? path : kName;
+}
+
+std::string TextOf(int version) {
+  return Concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 struct Loaded {
@@ -66,8 +70,7 @@ struct Loaded {
 
   Status CheckVersion() {
     COLLOPS_CHECK_ARG(api.get_version(&version) == Result::kSuccess && version >= kOldestVersion,
-                      ERROR_UNSUPPORTED, "backend nccl: NCCL ", version / 10000, ".",
-                      version / 100 % 100, ".", version % 100,
+                      ERROR_UNSUPPORTED, "backend nccl: NCCL ", TextOf(version),
                       " is too old, 2.27 is needed: install nvidia-nccl-cu13");
     return Ok();
   }
@@ -93,8 +96,42 @@ void SetWheelFolder(const std::string& folder) {
   if (!folder.empty()) cuda::SetBlasPackages(folder + "/../..");
 }
 
-int LoadedVersion() {
-  return Library().status.ok() ? Library().version : 0;
+std::string VersionText() {
+  return TextOf(Library().status.ok() ? Library().version : 0);
+}
+
+namespace {
+
+ErrorCode CodeOf(Result result) {
+  switch (result) {
+    case Result::kInvalidArgument:
+    case Result::kInvalidUsage:
+      return ERROR_INVALID_PARAM;
+    case Result::kRemoteError:
+      return ERROR_PEER_LOST;
+    case Result::kUnhandledCudaError:
+    case Result::kSystemError:
+    case Result::kInternalError:
+    case Result::kSuccess:
+    case Result::kInProgress:
+      break;
+  }
+  return ERROR_RT_FAIL;
+}
+
+std::string Trimmed(const char* text) {
+  std::string line = text == nullptr ? "" : text;
+  while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
+  return line;
+}
+
+}  // namespace
+
+Status ToStatus(const Api& api, Result result, const char* call) {
+  if (result == Result::kSuccess || result == Result::kInProgress) return Ok();
+  const std::string last = Trimmed(api.get_last_error(nullptr));
+  return Error(CodeOf(result), call, " failed: ", Trimmed(api.get_error_string(result)), " (",
+               static_cast<int>(result), ")", last.empty() ? "" : ": ", last);
 }
 
 }  // namespace collops::nccl

@@ -1,21 +1,168 @@
-#include "collops/comm/backends/hccl/compute/acl_compute.h"
+#include "collops/comm/backends/hccl/npu.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
 #include <vector>
 
-#include "collops/comm/backends/hccl/calls/device_memory.h"
-#include "collops/comm/backends/hccl/library/acl_runtime.h"
-#include "collops/comm/backends/hccl/library/device_scope.h"
-#include "collops/comm/backends/hccl/library/error.h"
+#include "collops/comm/backends/hccl/library.h"
+#include "collops/core/process/per_process.h"
+#include "collops/core/process/shared_library.h"
 
 namespace collops::hccl {
+
+DeviceScope::DeviceScope(const Api& api, int device) : api_(api) {
+  int32_t current = -1;
+  const bool chosen = api.get_device(&current) == 0;
+  if (chosen && current == device) return;
+  // A thread without a device is no error here: discard CANN's error text.
+  if (!chosen) static_cast<void>(api.get_recent_error());
+  status_ = ToStatus(api, api.set_device(device), "aclrtSetDevice");
+  if (status_.ok() && chosen) before_ = current;
+}
+
+DeviceScope::~DeviceScope() {
+  if (before_ >= 0) static_cast<void>(api_.set_device(before_));
+}
+
+void* ElementAt(void* data, int64_t element, DType dtype) {
+  return static_cast<std::byte*>(data) + element * SizeOf(dtype);
+}
+
+Status AllocateStandIn(const Api& api, void** stand_in) {
+  constexpr size_t kBytes = 512;
+  return ToStatus(api, api.malloc(stand_in, kBytes, AllocationPolicy::kHugeFirst), "aclrtMalloc");
+}
+
+Status Zero(const Api& api, void* data, const Range& range, DType dtype, Stream stream) {
+  const auto bytes = static_cast<size_t>((range.end - range.begin) * SizeOf(dtype));
+  if (bytes == 0) return Ok();
+  return ToStatus(api,
+                  api.memset_async(ElementAt(data, range.begin, dtype), bytes, 0, bytes, stream),
+                  "aclrtMemsetAsync");
+}
+
+Status Copy(const Api& api, void* to, const void* from, int64_t bytes, Stream stream) {
+  if (bytes == 0 || to == from) return Ok();
+  const auto size = static_cast<size_t>(bytes);
+  return ToStatus(api, api.memcpy_async(to, size, from, size, CopyKind::kDeviceToDevice, stream),
+                  "aclrtMemcpyAsync");
+}
+
+namespace {
+
+using Held = std::vector<std::shared_ptr<const void>>;
+
+// What each captured graph keeps alive. Never destroyed: a graph may outlive main().
+struct Graphs {
+  std::mutex mutex;
+  std::map<Graph, Held> held;
+};
+
+PerProcess<Graphs> graphs_here;
+
+void LetGo(void* graph) {
+  Held held;  // destroyed without the lock
+  Graphs& graphs = graphs_here.Get();
+  const std::lock_guard<std::mutex> lock(graphs.mutex);
+  const auto found = graphs.held.find(graph);
+  if (found == graphs.held.end()) return;
+  held.swap(found->second);
+  graphs.held.erase(found);
+}
+
+}  // namespace
+
+Status CreateEvent(const Api& api, Event* event) {
+  if (api.create_event_ex == nullptr) {
+    return ToStatus(api, api.create_event(event), "aclrtCreateEvent");
+  }
+  return ToStatus(api, api.create_event_ex(event, kEventFlags), "aclrtCreateEventExWithFlag");
+}
+
+Status AclRuntime::CreateEvent(Event* event) {
+  return hccl::CreateEvent(api_, event);
+}
+
+Status AclRuntime::RecordEvent(Event event, Stream stream) {
+  return ToStatus(api_, api_.record_event(event, stream), "aclrtRecordEvent");
+}
+
+kernels::DeviceRuntime::Progress AclRuntime::QueryEvent(Event event) {
+  EventStatus status = EventStatus::kNotReady;
+  if (api_.query_event_status(event, &status) != 0) return Progress::kUnknown;
+  return status == EventStatus::kComplete ? Progress::kReached : Progress::kAhead;
+}
+
+// The caller cannot act on an error of this call.
+void AclRuntime::DestroyEvent(Event event) {
+  static_cast<void>(api_.destroy_event(event));
+}
+
+Status AclRuntime::FindGraph(Stream stream, Graph* graph) {
+  *graph = nullptr;
+  if (api_.capture_get_info == nullptr) return Ok();
+  CaptureStatus status = CaptureStatus::kNone;
+  Graph found = nullptr;
+  const AclError error = api_.capture_get_info(stream, &status, &found);
+  if (error == kAclNotSupported) return Ok();
+  COLLOPS_RETURN_IF_ERROR(ToStatus(api_, error, "aclmdlRICaptureGetInfo"));
+  if (status != CaptureStatus::kNone) *graph = found;
+  return Ok();
+}
+
+// The runtime takes one callback per graph, so it is registered with the first object that a graph
+// keeps alive, without the lock, which the callback takes. If the runtime refuses the callback, the
+// graph's entry stays.
+void AclRuntime::KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) {
+  bool is_first = false;
+  {
+    Graphs& graphs = graphs_here.Get();
+    const std::lock_guard<std::mutex> lock(graphs.mutex);
+    Held& held = graphs.held[graph];
+    is_first = held.empty();
+    held.push_back(std::move(kept));
+  }
+  if (!is_first || api_.on_graph_destroyed == nullptr) return;
+  static_cast<void>(api_.on_graph_destroyed(graph, LetGo, graph));
+}
+
+namespace {
+
+struct LoadedAclnn {
+  Aclnn aclnn = {};
+  Status status;
+
+  LoadedAclnn() {
+    SharedLibrary base("backend hccl", "libnnopbase.so");
+    base.Find("aclCreateTensor", &aclnn.create_tensor);
+    base.Find("aclDestroyTensor", &aclnn.destroy_tensor);
+    base.Find("aclCreateScalar", &aclnn.create_scalar);
+    base.Find("aclDestroyScalar", &aclnn.destroy_scalar);
+    SharedLibrary operators("backend hccl", "libopapi.so");
+    operators.Find("aclnnMatmulGetWorkspaceSize", &aclnn.matmul_size);
+    operators.Find("aclnnMatmul", &aclnn.matmul);
+    operators.Find("aclnnCastGetWorkspaceSize", &aclnn.cast_size);
+    operators.Find("aclnnCast", &aclnn.cast);
+    operators.Find("aclnnAddGetWorkspaceSize", &aclnn.add_size);
+    operators.Find("aclnnAdd", &aclnn.add);
+    status = base.status().ok() ? operators.status() : base.status();
+  }
+};
+
+}  // namespace
+
+Status LoadAclnn(const Aclnn** aclnn) {
+  static const LoadedAclnn* const loaded = new LoadedAclnn;
+  *aclnn = &loaded->aclnn;
+  return loaded->status;
+}
 
 using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
 namespace {
-
-constexpr size_t kStandInBytes = 512;
 
 // Events between two streams of a call. The runtime wants an event to live until the streams that
 // wait for it are past it.
@@ -158,8 +305,7 @@ Status AclCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
   const DeviceScope scope(api_, device_);
   COLLOPS_RETURN_IF_ERROR(scope.status());
   if (stand_in_ == nullptr) {
-    COLLOPS_RETURN_IF_ERROR(ToStatus(
-        api_, api_.malloc(&stand_in_, kStandInBytes, AllocationPolicy::kHugeFirst), "aclrtMalloc"));
+    COLLOPS_RETURN_IF_ERROR(AllocateStandIn(api_, &stand_in_));
   }
   Prepared prepared(*aclnn_);
   COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.First(step, stand_in_), step.kind));
