@@ -1,5 +1,5 @@
 // The memory that ReduceScatterV keeps between calls.
-#include "collops/comm/backends/ucx/collectives.h"
+#include "collops/comm/backends/ucx/communicator.h"
 
 #include "check.h"
 

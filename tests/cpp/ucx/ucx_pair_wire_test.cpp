@@ -1,7 +1,7 @@
 // Messages between ranks of different hosts: the pair lane over UCX, between processes.
 #include <cstring>
 
-#include "collops/comm/backends/ucx/pair_wire.h"
+#include "collops/comm/backends/ucx/link.h"
 #include "pairs/pair_kit.h"
 #include "ucx/pairs.h"
 
@@ -19,9 +19,7 @@ using ucx_tests::Entry;
 // One rank's end: its lane over UCX.
 struct End {
   explicit End(const Entry& e)
-      : group(e.mesh.size()),
-        wire(&e.worker, e.me, e.mesh.size()),
-        lane(&wire, &group[e.me]) {}
+      : group(e.mesh.size()), wire(&e.worker, e.me, e.mesh.size()), lane(&wire, &group[e.me]) {}
 
   // Polls until the transfer is done, and returns its outcome.
   Status Await(TransferHandle handle) {

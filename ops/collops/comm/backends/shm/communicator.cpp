@@ -1,6 +1,7 @@
 #include "collops/comm/backends/shm/communicator.h"
 
 #include "collops/comm/backends/shm/backend.h"
+#include "collops/comm/backends/shm/pair_wire.h"
 #include "collops/kernels/compute.h"
 #include "collops/kernels/reduce/reduce.h"
 #include "collops/kernels/thread_pool.h"

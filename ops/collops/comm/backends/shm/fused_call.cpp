@@ -1,4 +1,4 @@
-#include "collops/comm/backends/shm/fused_call.h"
+#include "collops/comm/backends/shm/communicator.h"
 
 #include <algorithm>
 #include <numeric>

@@ -8,7 +8,6 @@
 
 #include "collops/comm/backends/shm/backend.h"
 #include "collops/comm/backends/ucx/backend.h"
-#include "collops/comm/backends/ucx/collectives.h"
 #include "collops/comm/backends/ucx/engine/library.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/control/meetings/part_meeting.h"
@@ -85,7 +84,7 @@ RankSet UcxCommunicator::WindowPeers() const {
 
 Status UcxCommunicator::ConnectAll() {
   COLLOPS_RETURN_IF_ERROR(ConnectLink(shared_control(), &link_));
-  pair_wire_ = std::make_unique<UcxPairWire>(link_.get());
+  pair_wire_ = MakePairWire(link_.get());
   if (link_->host == nullptr) return Ok();
   // Messages of this host use the windows of its communicator.
   control().set_drain([host = std::weak_ptr<Communicator>(link_->host)] {

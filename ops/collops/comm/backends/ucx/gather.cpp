@@ -1,6 +1,6 @@
 // AllGatherV and ExchangeV between hosts: what crosses, and what the ranks of a host then share.
 
-#include "collops/comm/backends/ucx/collectives.h"
+#include "collops/comm/backends/ucx/communicator.h"
 #include "collops/comm/user_calls.h"
 #include "collops/kernels/copy.h"
 

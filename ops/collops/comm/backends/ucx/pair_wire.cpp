@@ -1,8 +1,11 @@
-#include "collops/comm/backends/ucx/pair_wire.h"
+// Messages between two ranks: the wire to ranks of other hosts, and the choice of the wire to a
+// rank.
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "collops/comm/backends/ucx/link.h"
 
 namespace collops::ucx {
 namespace {
@@ -314,8 +317,10 @@ WireStep RemoteWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rece
   return *received == before ? WireStep::kNone : WireStep::kDone;
 }
 
+namespace {
+
 // Rings ranks of this host where they sleep: in the pair lane of the group, not of the host.
-struct UcxPairWire::HostDoorbell {
+struct HostDoorbell {
   control::Endpoint* endpoint;
   std::vector<int> ranks;  // of the group, by local index
 
@@ -323,6 +328,73 @@ struct UcxPairWire::HostDoorbell {
     auto* const own = static_cast<HostDoorbell*>(doorbell);
     own->endpoint->Ring(own->ranks[static_cast<size_t>(local)], control::kPairLane);
   }
+};
+
+// Passes each message to the wire to its rank.
+class UcxPairWire : public PairWire {
+ public:
+  explicit UcxPairWire(Link* link);
+
+  WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
+                        int64_t bytes) override {
+    return Pass(peer, &PairWire::PostEnvelope, envelope, data, bytes);
+  }
+  WireStep NextVerdict(int peer, Verdict* verdict) override {
+    return Pass(peer, &PairWire::NextVerdict, verdict);
+  }
+  WireStep SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) override {
+    return Pass(peer, &PairWire::SendBody, data, bytes, sent);
+  }
+  WireStep NextEnvelope(int peer, Envelope* envelope) override {
+    return Pass(peer, &PairWire::NextEnvelope, envelope);
+  }
+  BodyStep TakeBody(int peer, const Envelope& envelope, void* data, int64_t bytes,
+                    int64_t* taken) override {
+    return Pass(peer, &PairWire::TakeBody, envelope, data, bytes, taken);
+  }
+  void DropBody(int peer, const Envelope& envelope) override {
+    route(peer).wire->DropBody(route(peer).peer, envelope);
+  }
+  WireStep PostVerdict(int peer, const Verdict& verdict) override {
+    return Pass(peer, &PairWire::PostVerdict, verdict);
+  }
+  WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) override {
+    return Pass(peer, &PairWire::RecvBody, data, bytes, received);
+  }
+  Status fault() const override { return broken_->fault(); }
+
+  void Progress() override { remote_->Progress(); }
+  bool HandedOver() override { return remote_->HandedOver(); }
+  void Flush(const Deadline& deadline) override { remote_->Flush(deadline); }
+  bool MayArrive(int peer) override { return route(peer).wire->MayArrive(route(peer).peer); }
+  Status Loss(int peer) override { return route(peer).wire->Loss(route(peer).peer); }
+  bool Rings(int peer) const override { return route(peer).wire->Rings(route(peer).peer); }
+  int Arm() override { return remote_->Arm(); }
+  void Abandon() override { remote_->Abandon(); }
+
+ private:
+  // The wire to a rank, and its number there.
+  struct Route {
+    PairWire* wire;
+    int peer;
+  };
+
+  const Route& route(int peer) const { return routes_[static_cast<size_t>(peer)]; }
+  // A step of the wire to a rank.
+  template <typename Step, typename... Of, typename... Arguments>
+  Step Pass(int peer, Step (PairWire::*step)(int, Of...), Arguments&&... arguments) {
+    const Route& to = route(peer);
+    const Step done = (to.wire->*step)(to.peer, arguments...);
+    if (done == Step::kBroken) broken_ = to.wire;
+    return done;
+  }
+
+  std::unique_ptr<PairWire> remote_;
+  std::unique_ptr<PairWire> self_;
+  std::unique_ptr<HostDoorbell> doorbell_;
+  std::unique_ptr<PairWire> host_;  // null if this rank is alone on its host
+  std::vector<Route> routes_;
+  const PairWire* broken_;
 };
 
 UcxPairWire::UcxPairWire(Link* link)
@@ -347,6 +419,10 @@ UcxPairWire::UcxPairWire(Link* link)
   }
 }
 
-UcxPairWire::~UcxPairWire() = default;
+}  // namespace
+
+std::unique_ptr<PairWire> MakePairWire(Link* link) {
+  return std::make_unique<UcxPairWire>(link);
+}
 
 }  // namespace collops::ucx

@@ -4,7 +4,7 @@
 #include <deque>
 #include <utility>
 
-#include "collops/comm/backends/ucx/collectives.h"
+#include "collops/comm/backends/ucx/communicator.h"
 #include "collops/comm/fused_call.h"
 #include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"

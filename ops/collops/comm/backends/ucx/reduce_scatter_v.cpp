@@ -2,7 +2,7 @@
 #include <new>
 #include <utility>
 
-#include "collops/comm/backends/ucx/collectives.h"
+#include "collops/comm/backends/ucx/communicator.h"
 #include "collops/comm/user_calls.h"
 #include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"

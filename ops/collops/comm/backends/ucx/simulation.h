@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <queue>
 #include <tuple>
 #include <vector>
@@ -25,10 +26,6 @@ struct Action {
   int meetings = 1;    // of kMeet
   bool counts = true;  // it is of the call, not of a barrier
 };
-
-// The time of a rank's CPU, at either end, for all that it sends to another one: so many messages,
-// and their bytes together.
-double MessagesUs(const LinkCosts& costs, int64_t messages, int64_t bytes);
 
 // One call of all ranks, as their actions. kAwait: nothing can be done until a message arrives.
 // kBegin and kEnd: the rank begins, and has ended, the call whose time counts. Its beginning is the
@@ -97,6 +94,11 @@ class CallProgram {
 inline int64_t StreamMessages(int64_t bytes) {
   return Chunking{bytes, kStreamChunkBytes}.messages();
 }
+
+// The program of a call; `plans`: of its reductions, by owner, empty if every slice crosses as it
+// is. All must outlive it.
+std::unique_ptr<CallProgram> MakeProgram(const HostMap& hosts, const CallToPredict& call,
+                                         const std::vector<ReductionPlan>& plans);
 
 // A discrete-event simulation of hosts: ranks that run on cores, and a network device per host.
 //   send:     takes `us` of the sender's core. Its bytes occupy the sender's device, then, latency

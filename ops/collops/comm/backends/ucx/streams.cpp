@@ -1,4 +1,4 @@
-#include "collops/comm/backends/ucx/streams.h"
+#include "collops/comm/backends/ucx/communicator.h"
 
 #include <poll.h>
 

@@ -1,8 +1,14 @@
-#include "collops/comm/backends/ucx/simulation.h"
+// What a call on several hosts would cost: its simulation, and the memory that it needs.
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
-#include "collops/comm/control/head_carrier.h"
+#include "collops/comm/backends/shm/backend.h"
+#include "collops/comm/backends/ucx/backend.h"
+#include "collops/comm/backends/ucx/link.h"
+#include "collops/comm/backends/ucx/simulation.h"
+#include "collops/comm/control/board.h"
 
 namespace collops::ucx {
 namespace {
@@ -232,149 +238,111 @@ void Machines::AddUp() {
 
 namespace {
 
-constexpr int64_t kMostParts = 16;
-// Sends of all ranks, about, above which those of a pair of ranks are not taken apart.
-constexpr int64_t kMostSends = 4'000'000;
-
-// What the receiver of a head is told.
-int HeadTask(int round) {
-  return -2 - round;
+Status CheckCall(const CallToPredict& call) {
+  const size_t ranks = call.host_of.size();
+  COLLOPS_CHECK_ARG(ranks >= 1, ERROR_INVALID_PARAM, "a prediction needs at least one rank");
+  COLLOPS_CHECK_ARG(call.counts.size() == ranks, ERROR_INVALID_PARAM, "counts must have ", ranks,
+                    " numbers, one for each rank, got ", call.counts.size());
+  COLLOPS_CHECK_ARG(SizeOf(call.dtype) > 0, ERROR_INVALID_PARAM,
+                    "a prediction needs a type of elements");
+  int hosts = 0;
+  for (size_t r = 0; r < ranks; ++r) {
+    COLLOPS_CHECK_ARG(call.host_of[r] >= 0 && call.host_of[r] < static_cast<int>(ranks),
+                      ERROR_INVALID_PARAM, "host_of[", r, "] must be a number below ", ranks,
+                      ", got ", call.host_of[r]);
+    COLLOPS_CHECK_ARG(call.counts[r] >= 0, ERROR_INVALID_PARAM, "counts[", r,
+                      "] must be >= 0, got ", call.counts[r]);
+    hosts = std::max(hosts, call.host_of[r] + 1);
+  }
+  std::vector<bool> used(static_cast<size_t>(hosts));
+  for (const int host : call.host_of) used[static_cast<size_t>(host)] = true;
+  const auto unused = std::find(used.begin(), used.end(), false);
+  COLLOPS_CHECK_ARG(unused == used.end(), ERROR_INVALID_PARAM, "no rank is on host ",
+                    unused - used.begin());
+  const LinkCosts& costs = call.costs;
+  COLLOPS_CHECK_ARG(costs.network_rate > 0 && costs.copy_rate > 0 && costs.memory_rate > 0,
+                    ERROR_INVALID_PARAM, "rates must be above 0");
+  return Ok();
 }
+
+int64_t BytesOf(const ReductionPlan& plan) {
+  int64_t bytes = sizeof(plan);
+  for (const ReductionStage& stage : plan.stages) {
+    bytes += static_cast<int64_t>(sizeof(stage) + stage.sources.size() * sizeof(StageSource));
+  }
+  return bytes;
+}
+
+// Memory by host, of the rank that needs most.
+class Memory {
+ public:
+  Memory(const HostMap& hosts, const CallToPredict& call, const std::vector<ReductionPlan>& plans)
+      : hosts_(hosts), call_(call), item_(SizeOf(call.dtype)), plans_(plans) {
+    for (const ReductionPlan& plan : plans) plan_bytes_ += BytesOf(plan);
+  }
+
+  PredictedMemory Of(int host) const {
+    PredictedMemory memory;
+    const auto& here = hosts_.RanksOf(host);
+    memory.segment_bytes = control::Board::Bytes(hosts_.ranks());
+    if (here.size() > 1) memory.segment_bytes += shm::SegmentBytes(static_cast<int>(here.size()));
+    // A rank speaks to as many ranks of a host as there are for each one here.
+    int64_t targets = 0;
+    for (int other = 0; other < hosts_.hosts(); ++other) {
+      if (other == host) continue;
+      targets +=
+          static_cast<int64_t>((hosts_.RanksOf(other).size() + here.size() - 1) / here.size());
+    }
+    memory.heads_bytes = Heads::Bytes(hosts_.hosts() - 1, targets);
+    if (!call_.reduces) return memory;
+    for (const int rank : here) AddReduction(rank, &memory);
+    memory.plan_bytes = plan_bytes_;
+    return memory;
+  }
+
+ private:
+  void AddReduction(int rank, PredictedMemory* memory) const {
+    if (plans_.empty()) {
+      const SliceSchedule schedule(hosts_, call_.counts.data(), item_);
+      memory->scratch_bytes = std::max(memory->scratch_bytes, schedule.ScratchBytes(rank));
+      return;
+    }
+    int64_t shared = 0;
+    for (size_t owner = 0; owner < plans_.size(); ++owner) {
+      if (IsShared(plans_[owner], rank)) shared += call_.counts[owner] * item_;
+    }
+    memory->scratch_bytes = std::max(
+        memory->scratch_bytes, ReductionScratchBytes(plans_, call_.counts.data(),
+                                                     ElementsOf(call_.dtype, call_.op), rank));
+    memory->shared_bytes = std::max(memory->shared_bytes, shared);
+  }
+
+  const HostMap& hosts_;
+  const CallToPredict& call_;
+  const int64_t item_;
+  const std::vector<ReductionPlan>& plans_;
+  int64_t plan_bytes_ = 0;
+};
 
 }  // namespace
 
-double MessagesUs(const LinkCosts& costs, int64_t messages, int64_t bytes) {
-  const double messages_us = costs.message_us * static_cast<double>(messages);
-  std::pair<int64_t, double> before = {0, 0.0};
-  for (const auto& point : costs.stream_us) {
-    if (bytes <= point.first) {
-      const double part = static_cast<double>(bytes - before.first) /
-                          static_cast<double>(std::max<int64_t>(point.first - before.first, 1));
-      return messages_us + before.second + part * (point.second - before.second);
-    }
-    before = point;
+Status Predict(const CallToPredict& call, Prediction* prediction) {
+  COLLOPS_RETURN_IF_ERROR(CheckCall(call));
+  const HostMap hosts(call.host_of, 0);
+  std::vector<ReductionPlan> plans;
+  if (call.reduces) {
+    plans = PlanReductions(hosts, call.counts.data(), ElementsOf(call.dtype, call.op));
   }
-  if (before.first == 0) return messages_us;
-  return messages_us +
-         before.second * static_cast<double>(bytes) / static_cast<double>(before.first);
-}
-
-CallProgram::CallProgram(const HostMap& hosts, const CallToPredict& call)
-    : hosts_(hosts),
-      call_(call),
-      item_(SizeOf(call.dtype)),
-      states_(static_cast<size_t>(hosts.ranks())) {
-  for (State& state : states_) state.round = call.costs.shared_cores > 0 ? kBefore : kCall;
-}
-
-Action CallProgram::Next(int rank) {
-  State& state = StateOf(rank);
-  while (state.actions.empty()) {
-    if (state.round > kAfter) return {Action::Kind::kDone};
-    const bool begun = state.part == kBegun || state.part == kEnd;
-    if (begun && (state.round != kCall || state.part == kEnd)) {
-      Next(&state);
-    } else if (!(state.part >= 0 && state.part < kBegun ? Begin(rank, &state)
-                                                        : Add(rank, &state))) {
-      return {Action::Kind::kAwait};
-    }
-  }
-  const Action next = state.actions.back();
-  state.actions.pop_back();
-  return next;
-}
-
-// The end of a round.
-void CallProgram::Next(State* state) {
-  if (state->round == kCall) state->actions.push_back({Action::Kind::kEnd});
-  // Only ranks that share cores go on to a barrier.
-  state->round += state->round == kCall && call_.costs.shared_cores == 0 ? 2 : 1;
-  state->part = state->index = 0;
-}
-
-bool CallProgram::Begin(int rank, State* state) {
-  if (state->part == kCompare) {
-    if (RanksBeside(rank) > 1) {
-      state->actions.push_back(Meeting(1));
-      state->actions.back().counts = state->round == kCall;
-    }
-    if (state->round == kCall) state->actions.push_back({Action::Kind::kBegin});
-    state->part = kSendHeads;
-    return true;
-  }
-  if (state->part == kSendHeads && state->index + 1 < hosts_.hosts()) {
-    SendHeads(rank, state);
-    return true;
-  }
-  const int64_t heads = state->heads[static_cast<size_t>(state->round)];
-  if (state->part == kAwaitHeads && heads + 1 < hosts_.hosts()) return false;
-  ++state->part;
-  state->index = 0;
-  return true;
-}
-
-void CallProgram::SendHeads(int rank, State* state) {
-  const int host = hosts_.OtherHost(hosts_.HostOf(rank), state->index++);
-  for (const int to : hosts_.RanksOf(host)) {
-    if (!hosts_.Speaks(rank, to)) continue;
-    const int64_t attached = state->round == kCall ? BytesWithHead(rank, to) : 0;
-    Action send;
-    send.kind = Action::Kind::kSend;
-    send.to = to;
-    send.bytes = static_cast<int64_t>(sizeof(control::HostHead)) + attached;
-    send.us = MessagesUs(call_.costs, 1, attached);
-    send.task = HeadTask(state->round);
-    send.counts = state->round == kCall;
-    state->actions.push_back(send);
-  }
-}
-
-void CallProgram::Arrived(int rank, int task) {
-  State& state = StateOf(rank);
-  for (int round = kBefore; round <= kAfter; ++round) {
-    if (task == HeadTask(round)) {
-      ++state.heads[static_cast<size_t>(round)];
-      return;
-    }
-  }
-  ++state.arrived;
-  TaskArrived(rank, task);
-}
-
-Action CallProgram::Copy(int rank, int64_t bytes) const {
-  Action copy;
-  copy.kind = Action::Kind::kWork;
-  const double rate = std::min(call_.costs.copy_rate,
-                               call_.costs.memory_rate / static_cast<double>(RanksBeside(rank)));
-  copy.us = copy.copies = static_cast<double>(bytes) / rate;
-  return copy;
-}
-
-Action CallProgram::Meeting(int count) {
-  Action meet;
-  meet.kind = Action::Kind::kMeet;
-  meet.meetings = count;
-  return meet;
-}
-
-int64_t CallProgram::PartsOf(int64_t bytes) const {
-  const int64_t ranks = hosts_.ranks();
-  const int64_t most = std::clamp<int64_t>(kMostSends / (ranks * ranks), 1, kMostParts);
-  return bytes == 0 ? 0 : std::min(most, Chunking{bytes, kStreamChunkBytes}.count());
-}
-
-void CallProgram::AddSends(int to, int64_t bytes, int64_t messages, State* state) const {
-  const double us = MessagesUs(call_.costs, messages, bytes);
-  const int64_t parts = PartsOf(bytes);
-  for (int64_t part = 0; part < parts; ++part) {
-    Action send;
-    send.kind = Action::Kind::kSend;
-    send.to = to;
-    send.bytes = bytes * (part + 1) / parts - bytes * part / parts;
-    send.messages = messages * (part + 1) / parts - messages * part / parts;
-    send.us = us / static_cast<double>(parts);
-    state->actions.push_back(send);
-  }
+  const std::unique_ptr<CallProgram> program = MakeProgram(hosts, call, plans);
+  Machines machines(hosts, call.costs);
+  COLLOPS_CHECK_ARG(machines.Run(program.get()), ERROR_RT_FAIL,
+                    "the simulated ranks wait for each other for ever");
+  prediction->time_us = machines.time_us();
+  prediction->hosts = machines.hosts();
+  prediction->link_bytes = machines.link_bytes();
+  const Memory memory(hosts, call, plans);
+  for (int host = 0; host < hosts.hosts(); ++host) prediction->memory.push_back(memory.Of(host));
+  return Ok();
 }
 
 }  // namespace collops::ucx
