@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collops/comm/backends/shm/communicator.h"
+#include "collops/comm/backends/shm/exchange.h"
 #include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"
 
