@@ -8,9 +8,9 @@
 #include "check.h"
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
-#include "kernels/kernel_table.h"
 #include "kernels/cuda_grid.h"
 #include "kernels/half_reference.h"
+#include "kernels/kernel_table.h"
 
 namespace {
 

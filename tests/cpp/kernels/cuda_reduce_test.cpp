@@ -9,10 +9,10 @@
 #include "check.h"
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
-#include "kernels/kernel_table.h"
 #include "collops/kernels/half.h"
 #include "collops/kernels/reduce/reduce.h"
 #include "kernels/cuda_grid.h"
+#include "kernels/kernel_table.h"
 
 namespace {
 

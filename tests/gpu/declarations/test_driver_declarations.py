@@ -31,7 +31,11 @@ def test_our_declarations_are_cudas(tmp_path: Path) -> None:
         ("driver.h", "using DevicePointer = uint64_t;", "using DevicePointer = uint32_t;"),
         ("driver.h", "char reserved[64];", "char reserved[32];"),
         ("driver.h", "(*mem_alloc)(DevicePointer* pointer,", "(*mem_alloc)(DevicePointer pointer,"),
-        ("driver.h", "(*event_query)(Event event)", "(*event_query)(Event event, unsigned int flags)"),
+        (
+            "driver.h",
+            "(*event_query)(Event event)",
+            "(*event_query)(Event event, unsigned int flags)",
+        ),
         ("driver.h", "unsigned int block_z, unsigned int shared", "unsigned int shared"),
         ("driver.cpp", '"cuStreamDestroy_v2"', '"cuStreamWaitEvent"'),
     ],

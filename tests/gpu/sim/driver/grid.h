@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "collops/kernels/cuda/bodies/block.h"
 #include "../../cpp/kernels/kernel_table.h"
+#include "collops/kernels/cuda/bodies/block.h"
 #include "driver/context.h"
 
 namespace collops_sim {
