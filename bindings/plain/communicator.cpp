@@ -2,86 +2,109 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+
 #include "module.h"
-#include "plain/messages.h"
-#include "plain/plain_call.h"
-#include "plain/plain_plans.h"
-#include "plain/repeated_call.h"
-#include "plain/row_exchange.h"
+#include "plain/plain_level.h"
+#include "plain/started.h"
 #include "status.h"
-#include "tensors/call_stream.h"
 
 namespace collops::bindings {
 namespace {
 
-void Refuse(Communicator& communicator, const std::string& operation, int code,
-            const std::string& message) {
-  const char* name = MethodOf(operation);
-  RunNumbered(communicator, [&] {
-    return communicator.Refuse(name, Status(static_cast<ErrorCode>(code), message));
-  });
+using Object = py::object;
+
+// The method that makes calls of this name: "all_gatherv" of "AllGatherV". It lives as long as the
+// process, which is what calls take.
+const char* MethodOf(const std::string& operation) {
+  const size_t end = std::min(operation.find(' '), operation.size());
+  std::string method;
+  for (size_t i = 0; i < end; ++i) {
+    const char c = operation[i];
+    const bool is_upper = c >= 'A' && c <= 'Z';
+    if (is_upper && i > 0 && c != 'V') method += '_';
+    method += is_upper ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  // Never destroyed: calls may still run while static objects go. Guarded by the GIL.
+  static auto* const names = new std::set<std::string>;
+  return names->insert(method + operation.substr(end)).first->c_str();
 }
 
-// None for a rank whose color is negative. Returns once every rank of the part is there.
-std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int key) {
-  std::shared_ptr<Communicator> part;
-  RunNumbered(communicator, [&] {
-    COLLOPS_RETURN_IF_ERROR(communicator.Split(color, key, &part));
-    return part == nullptr ? Ok() : part->Connect();
-  });
-  return part;
-}
-
-// The stream that a barrier joins, with the streams of the other ranks.
-void* BarrierStream(const Communicator& communicator) {
-  void* stream = nullptr;
-  ThrowIfError(CurrentStream(communicator.device(), "barrier", &stream));
-  return stream;
-}
-
-void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
-  bound.def("split", &Split, py::arg("color"), py::arg("key"))
-      .def("barrier",
-           [](Communicator& self) {
-             void* const stream = BarrierStream(self);
-             RunNumbered(self, [&] { return self.Barrier(stream); });
-           })
-      .def(
-          "in_parts", [](Communicator& self, int parts) { BeginParts(self, parts); },
-          py::arg("parts"))
-      .def("refuse", &Refuse, py::arg("operation"), py::arg("code"), py::arg("message"))
-      .def("check_calls", [](Communicator& self) { RunWithoutGil([&] { return self.Check(); }); })
-      .def("abort", &Communicator::Abort, py::arg("reason"), py::call_guard<ReleasedGil>())
-      .def(
-          "close",
-          [](Communicator& self, const std::string& reason) {
-            RunWithoutGil([&] {
-              self.Close(reason);
-              return Ok();
-            });
-          },
-          py::arg("reason"));
-}
-
-// The same calls of a communicator that starts them.
-void BindStartedCalls(py::class_<Starter>& bound) {
+// The four products: which arguments each has.
+void BindProducts(py::class_<PlainLevel, std::shared_ptr<PlainLevel>>& bound) {
   bound
-      .def(
-          "in_parts", [](Starter& self, int parts) { BeginParts(self.communicator(), parts); },
-          py::arg("parts"))
-      .def("barrier",
-           [](Starter& self) {
-             void* const stream = BarrierStream(self.communicator());
-             self.Add("barrier", [stream](Communicator& communicator) {
-               return communicator.Barrier(stream);
-             });
+      .def("all_gather_matmul",
+           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
+              const Object& residual, const Object& trans_weight, const Object& gather_rows) {
+             PlainLevel::ProductArguments given;
+             given.residual = residual;
+             given.trans_weight = trans_weight;
+             given.gather_rows = gather_rows;
+             return self.Multiply(PlainCall::kAllGatherMatmul, x, weight, out, given);
            })
-      .def(
-          "refuse",
-          [](Starter& self, const std::string& operation, int code, const std::string& message) {
-            self.Refuse(MethodOf(operation), Status(static_cast<ErrorCode>(code), message));
-          },
-          py::arg("operation"), py::arg("code"), py::arg("message"));
+      .def("matmul_reduce_scatter",
+           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
+              const Object& residual, const Object& trans_weight, const Object& scatter_rows,
+              const Object& op) {
+             PlainLevel::ProductArguments given;
+             given.residual = residual;
+             given.trans_weight = trans_weight;
+             given.scatter_rows = scatter_rows;
+             given.op = op;
+             return self.Multiply(PlainCall::kMatmulReduceScatter, x, weight, out, given);
+           })
+      .def("matmul_all_reduce",
+           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
+              const Object& residual, const Object& trans_weight) {
+             PlainLevel::ProductArguments given;
+             given.residual = residual;
+             given.trans_weight = trans_weight;
+             return self.Multiply(PlainCall::kMatmulAllReduce, x, weight, out, given);
+           })
+      .def("all_gather_matmul_reduce_scatter",
+           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
+              const Object& residual, const Object& trans_weight, const py::tuple& grid,
+              const Object& gather_rows, const Object& scatter_rows) {
+             PlainLevel::ProductArguments given;
+             given.residual = residual;
+             given.trans_weight = trans_weight;
+             given.ag_dim = grid[0];
+             given.rs_dim = grid[1];
+             given.inner_dim_is_ag = grid[2];
+             given.gather_rows = gather_rows;
+             given.scatter_rows = scatter_rows;
+             return self.Multiply(PlainCall::kAllGatherMatmulReduceScatter, x, weight, out, given);
+           });
+}
+
+void BindPlainLevel(py::module_& module) {
+  py::class_<PlainLevel, std::shared_ptr<PlainLevel>> bound(module, "PlainLevel");
+  bound
+      .def(py::init<std::shared_ptr<Communicator>, Object>(), py::arg("communicator"),
+           py::arg("make_part"))
+      .def("starting", &PlainLevel::Starting)
+      .def("all_gather", &PlainLevel::AllGather)
+      .def("all_gatherv", &PlainLevel::AllGatherV)
+      .def("all_reduce", &PlainLevel::AllReduce)
+      .def("all_to_allv", &PlainLevel::AllToAllV)
+      .def("broadcast", &PlainLevel::Broadcast)
+      .def("gatherv", &PlainLevel::GatherV)
+      .def("reduce", &PlainLevel::Reduce)
+      .def("reduce_scatter", &PlainLevel::ReduceScatter)
+      .def("reduce_scatterv", &PlainLevel::ReduceScatterV)
+      .def("scatterv", &PlainLevel::ScatterV)
+      .def("send", &PlainLevel::Send)
+      .def("recv", &PlainLevel::Recv)
+      .def("exchange", &PlainLevel::Exchange)
+      .def("barrier", &PlainLevel::Barrier)
+      .def("split", &PlainLevel::Split)
+      .def("refuse", [](const PlainLevel& self, const std::string& operation, int code,
+                        const std::string& message) {
+        self.Refuse(MethodOf(operation), Status(static_cast<ErrorCode>(code), message));
+      });
+  BindProducts(bound);
 }
 
 }  // namespace
@@ -101,20 +124,20 @@ void BindCommunicator(py::module_& module) {
       .def_property_readonly("device",
                              [](const Communicator& self) { return ToString(self.device()); })
       .def_property_readonly(
-          "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(&self); });
-  BindCalls(bound);
-  BindRowExchange(module, bound);
-  py::class_<Starter> starter(module, "Starter");
-  starter
-      .def_property_readonly("rank", [](const Starter& self) { return self.communicator().rank(); })
-      .def_property_readonly("size", [](const Starter& self) { return self.communicator().size(); })
-      .def_property_readonly(
-          "device", [](const Starter& self) { return ToString(self.communicator().device()); });
-  BindStarted(module, starter);
-  BindStartedCalls(starter);
-  BindMessages(bound, starter);
-  BindPlainPlans(module, bound, starter);
-  BindRepeatedCall(module);
+          "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(&self); })
+      .def("check_calls", [](Communicator& self) { RunWithoutGil([&] { return self.Check(); }); })
+      .def("abort", &Communicator::Abort, py::arg("reason"), py::call_guard<ReleasedGil>())
+      .def(
+          "close",
+          [](Communicator& self, const std::string& reason) {
+            RunWithoutGil([&] {
+              self.Close(reason);
+              return Ok();
+            });
+          },
+          py::arg("reason"));
+  BindPlainLevel(module);
+  BindStartedCall(module);
 }
 
 }  // namespace collops::bindings

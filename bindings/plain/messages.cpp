@@ -1,161 +1,232 @@
-#include "plain/messages.h"
-
-#include <pybind11/stl.h>
-
+#include <limits>
 #include <memory>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "plain/plain_call.h"
+#include "plain/operand.h"
+#include "plain/plain_level.h"
 #include "plain/started.h"
-#include "tensors/tensor.h"
+#include "status.h"
 
 namespace collops::bindings {
 namespace {
 
 namespace py = pybind11;
 
-// One message as Python states it: whether it is sent, peer (-1: any source), tag, the tensor, how
-// messages call that, the name of an element type that travels as bytes, and bytes of one element
-// of it (else 1).
-using Item = std::tuple<bool, int, int, py::object, std::string, std::string, int64_t>;
-// The same of a message that is refused.
-using Refused = std::tuple<bool, int, int>;
+constexpr int kAnyRank = -1;
 
-CallName NameOf(const std::string& operation) {
-  return {LastingName(operation), MethodOf(operation)};
+// One message as its caller states it, and its tensor.
+struct Message {
+  bool sends;
+  std::string label;  // of the tensor, in messages
+  py::object value;
+  Operand operand;
+};
+
+// The messages of one call, and what the core gets.
+struct MessageList {
+  CallName name;
+  std::vector<Message> messages;
+  std::vector<Transfer> transfers;
+  void* stream = nullptr;  // of a device
+};
+
+int ReadRank(const PlainLevel& level, const char* name, const std::string& label,
+             const py::object& value) {
+  const int64_t number = ReadWhole(name, label, value);
+  const int size = level.communicator().size();
+  if (number < 0 || number >= size) {
+    ThrowIfError(
+        Error(ERROR_INVALID_PARAM, name, ": ", label, " must be in [0, ", size, "), got ", number));
+  }
+  return static_cast<int>(number);
 }
 
-Transfer MakeTransfer(const CallName& name, bool sends, int peer, int tag) {
+void RefuseOwnRank(const PlainLevel& level, const char* name, const char* label,
+                   const py::object& value) {
+  if (ReadRank(level, name, label, value) != level.communicator().rank() || level.starts()) return;
+  ThrowIfError(Error(ERROR_INVALID_PARAM, name, ": ", label, " is this rank itself, ",
+                     std::string(py::str(value)),
+                     ": pass another rank, or begin both sides with exchange() or start()"));
+}
+
+// Adds a message; `where` is what its arguments are of: "messages[1]." of an exchange.
+void AddMessage(const PlainLevel& level, const std::string& where, bool sends,
+                const py::object& tensor, const py::object& peer, const py::object& tag,
+                MessageList* list) {
+  const char* const name = list->name.called;
   Transfer transfer;
-  transfer.method = name.called;
+  transfer.method = name;
   transfer.way = sends ? Transfer::kSend : Transfer::kRecv;
-  transfer.peer = peer;
-  transfer.tag = tag;
-  return transfer;
+  transfer.peer = kAnyRank;
+  if (!peer.is_none() || sends) {
+    transfer.peer = ReadRank(level, name, Concat(where, sends ? "to" : "from_"), peer);
+  }
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  const int64_t number = ReadWhole(name, Concat(where, "tag"), tag);
+  if (number < 0 || number > kMost) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, name, ": ", where, "tag must be from 0 to ", kMost,
+                       ", got ", number));
+  }
+  transfer.tag = static_cast<int>(number);
+  list->transfers.push_back(transfer);
+  list->messages.push_back({sends, Concat(where, sends ? "x" : "out"), tensor, {}});
 }
 
-Status FillIn(const Item& item, const char* name, const Device& device, CallStream* stream,
-              Tensor* tensor, Transfer* transfer) {
-  const auto& [sends, peer, tag, object, label, type, unit] = item;
-  const TensorName tensor_name{name, label.c_str(), -1, nullptr};
-  COLLOPS_RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor, stream));
-  COLLOPS_RETURN_IF_ERROR(CheckWhole(*tensor, name, label.c_str(), tensor->numel, device));
-  if (!sends) COLLOPS_RETURN_IF_ERROR(CheckWritable(*tensor, name, label.c_str()));
-  transfer->dtype = tensor->view.desc.dtype;
-  transfer->elements = unit == 0 ? tensor->numel : tensor->numel / unit;
-  type.copy(transfer->type, sizeof(transfer->type) - 1);
-  transfer->data = tensor->view.data;
-  transfer->bytes = tensor->numel * SizeOf(transfer->dtype);
-  return Ok();
+void FillIn(const Device& device, const char* name, CallStream* stream, Message* message,
+            Transfer* transfer) {
+  const OperandName words{name, message->label};
+  Operand& operand = message->operand;
+  operand = message->sends ? ReadInput(words, message->value, stream)
+                           : ReadOutput(words, message->value, stream);
+  ThrowIfError(operand.problem);
+  RowShape elements;
+  NameElements(words, operand, &elements);
+  if (!elements.type.empty()) MoveAsBytes(&operand);
+  const Tensor& tensor = operand.tensor;
+  ThrowIfError(CheckWhole(tensor, name, message->label.c_str(), tensor.numel, device));
+  if (!message->sends) ThrowIfError(CheckWritable(tensor, name, message->label.c_str()));
+  transfer->dtype = tensor.view.desc.dtype;
+  transfer->elements = elements.unit == 0 ? tensor.numel : tensor.numel / elements.unit;
+  elements.type.copy(transfer->type, sizeof(transfer->type) - 1);
+  transfer->data = tensor.view.data;
+  transfer->bytes = tensor.numel * SizeOf(transfer->dtype);
 }
 
 // What is received goes into memory that no other message of the call reads or writes.
-Status CheckApart(const std::vector<Item>& items, const char* name,
-                  const std::vector<Transfer>& list) {
-  for (size_t i = 0; i < list.size(); ++i) {
-    for (size_t j = 0; j < list.size(); ++j) {
-      COLLOPS_CHECK_ARG(list[i].way == Transfer::kSend || i == j ||
-                            !Overlap(list[i].data, list[i].bytes, list[j].data, list[j].bytes),
-                        ERROR_INVALID_TENSOR_ADDR, name, ": ", std::get<4>(items[i]), " overlaps ",
-                        std::get<4>(items[j]), " in memory: give it memory of its own");
+Status CheckMessagesApart(const MessageList& list) {
+  for (size_t i = 0; i < list.transfers.size(); ++i) {
+    for (size_t j = 0; j < list.transfers.size(); ++j) {
+      const Transfer& into = list.transfers[i];
+      const Transfer& other = list.transfers[j];
+      COLLOPS_CHECK_ARG(into.way == Transfer::kSend || i == j ||
+                            !Overlap(into.data, into.bytes, other.data, other.bytes),
+                        ERROR_INVALID_TENSOR_ADDR, list.name.called, ": ", list.messages[i].label,
+                        " overlaps ", list.messages[j].label,
+                        " in memory: give it memory of its own");
     }
   }
   return Ok();
 }
 
-Status Prepare(const Communicator& communicator, const std::vector<Item>& items, const char* name,
-               std::vector<Tensor>* tensors, std::vector<Transfer>* list, void** stream) {
-  CallStream call_stream;
-  for (size_t i = 0; i < items.size(); ++i) {
-    COLLOPS_RETURN_IF_ERROR(
-        FillIn(items[i], name, communicator.device(), &call_stream, &(*tensors)[i], &(*list)[i]));
+void PrepareMessages(const Communicator& communicator, MessageList* list) {
+  CallStream stream;
+  for (size_t i = 0; i < list->messages.size(); ++i) {
+    FillIn(communicator.device(), list->name.called, &stream, &list->messages[i],
+           &list->transfers[i]);
   }
-  COLLOPS_RETURN_IF_ERROR(call_stream.Find(name, stream));
-  COLLOPS_RETURN_IF_ERROR(CheckApart(items, name, *list));
-  return communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
+  ThrowIfError(stream.Find(list->name.called, &list->stream));
+  ThrowIfError(CheckMessagesApart(*list));
+  ThrowIfError(communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum));
 }
 
-// What the messages of one call point at.
-struct Prepared {
-  std::vector<Item> items;
-  std::vector<Tensor> tensors;
-  std::vector<Transfer> list;
-  void* stream = nullptr;  // of a device
-};
+// Sends an error to the peers of the messages.
+void RefuseMessages(Communicator& communicator, const MessageList& list, const Status& reason) {
+  const ReleasedGil released;
+  // An error of the refusal matters less than what is wrong with the messages.
+  static_cast<void>(communicator.RefuseMessages(list.name, list.transfers.data(),
+                                                static_cast<int>(list.transfers.size()), reason));
+}
 
-// Tells the peers if something is wrong, and raises it.
-void PrepareOrRefuse(Communicator& communicator, const CallName& call, Prepared* prepared) {
-  std::vector<Transfer>& list = prepared->list;
-  prepared->tensors.resize(prepared->items.size());
-  for (const Item& item : prepared->items) {
-    list.push_back(MakeTransfer(call, std::get<0>(item), std::get<1>(item), std::get<2>(item)));
+py::object RunMessages(const PlainLevel& level, std::unique_ptr<MessageList> list,
+                       MakeResultOf make) {
+  Communicator& communicator = level.communicator();
+  try {
+    PrepareMessages(communicator, list.get());
+  } catch (py::error_already_set& error) {
+    if (error.matches(PyExc_Exception)) RefuseMessages(communicator, *list, StatusOf(error));
+    throw;
   }
-  const Status check = Prepare(communicator, prepared->items, call.called, &prepared->tensors,
-                               &list, &prepared->stream);
-  if (check.ok()) return;
-  RunWithoutGil([&] {
-    // An error of the refusal matters less than what is wrong with the messages.
-    static_cast<void>(
-        communicator.RefuseMessages(call, list.data(), static_cast<int>(list.size()), check));
-    return check;
-  });
-}
-
-// Whose message each receive got, in the order of the items; -1 for what was sent.
-std::vector<int> Messages(Communicator& communicator, const std::string& operation,
-                          std::vector<Item> items) {
-  const CallName call = NameOf(operation);
-  Prepared prepared{std::move(items), {}, {}, nullptr};
-  PrepareOrRefuse(communicator, call, &prepared);
-  std::vector<Transfer>& list = prepared.list;
-  RunWithoutGil([&] {
-    return communicator.Messages(call, list.data(), static_cast<int>(list.size()), prepared.stream);
-  });
-  std::vector<int> sources;
-  for (const Transfer& transfer : list) sources.push_back(transfer.source);
-  return sources;
-}
-
-void StartMessages(Starter& starter, const std::string& operation, std::vector<Item> items) {
-  const CallName call = NameOf(operation);
-  auto prepared = std::make_unique<Prepared>(Prepared{std::move(items), {}, {}, nullptr});
-  PrepareOrRefuse(starter.communicator(), call, prepared.get());
-  const std::vector<Transfer> list = prepared->list;
-  void* const stream = prepared->stream;
-  starter.StartMessages(call, list, stream, DestroyedWithGil(std::move(prepared)));
-}
-
-void RefuseMessages(Communicator& communicator, const std::string& operation,
-                    const std::vector<Refused>& refused, int code, const std::string& message) {
-  const CallName call = NameOf(operation);
-  std::vector<Transfer> list;
-  for (const auto& [sends, peer, tag] : refused) {
-    list.push_back(MakeTransfer(call, sends, peer, tag));
+  std::vector<Transfer>& transfers = list->transfers;
+  const auto count = static_cast<int>(transfers.size());
+  const CallName name = list->name;
+  void* const stream = list->stream;
+  if (!level.starts()) {
+    RunWithoutGil([&] { return communicator.Messages(name, transfers.data(), count, stream); });
+    std::vector<int> sources;
+    for (const Transfer& transfer : transfers) sources.push_back(transfer.source);
+    return make(sources);
   }
+  const std::vector<Transfer> started = transfers;
+  Communicator::Handle handle;
+  const std::shared_ptr<const void> keep = DestroyedWithGil(std::move(list));
   RunWithoutGil([&] {
-    return communicator.RefuseMessages(call, list.data(), static_cast<int>(list.size()),
-                                       Status(static_cast<ErrorCode>(code), message));
+    return communicator.StartMessages(name, started.data(), count, &handle, keep, stream);
   });
+  return py::cast(
+      std::make_unique<StartedCall>(communicator.shared_from_this(), handle, std::move(make)));
+}
+
+std::unique_ptr<MessageList> NewList(const char* operation, const char* method) {
+  return std::make_unique<MessageList>(MessageList{{operation, method}, {}, {}, nullptr});
 }
 
 }  // namespace
 
-void BindMessages(py::class_<Communicator, std::shared_ptr<Communicator>>& bound,
-                  py::class_<Starter>& starter) {
-  starter.def("messages", &StartMessages, py::arg("operation"), py::arg("items"))
-      .def(
-          "refuse_messages",
-          [](Starter& self, const std::string& operation, const std::vector<Refused>& refused,
-             int code, const std::string& message) {
-            RefuseMessages(self.communicator(), operation, refused, code, message);
-          },
-          py::arg("operation"), py::arg("refused"), py::arg("code"), py::arg("message"));
-  bound.def("messages", &Messages, py::arg("operation"), py::arg("items"))
-      .def("refuse_messages", &RefuseMessages, py::arg("operation"), py::arg("refused"),
-           py::arg("code"), py::arg("message"));
+py::object PlainLevel::Send(const py::object& x, const py::object& to, const py::object& tag) {
+  RefuseOwnRank(*this, "send", "to", to);
+  auto list = NewList("Send", "send");
+  AddMessage(*this, "", true, x, to, tag, list.get());
+  return RunMessages(*this, std::move(list),
+                     [](const std::vector<int>& /*sources*/) -> py::object { return py::none(); });
+}
+
+py::object PlainLevel::Recv(const py::object& out, const py::object& from, const py::object& tag,
+                            bool return_source) {
+  if (!from.is_none()) RefuseOwnRank(*this, "recv", "from_", from);
+  auto list = NewList("Recv", "recv");
+  AddMessage(*this, "", false, out, from, tag, list.get());
+  return RunMessages(*this, std::move(list),
+                     [out, return_source](const std::vector<int>& sources) -> py::object {
+                       return return_source ? py::object(py::make_tuple(out, sources[0])) : out;
+                     });
+}
+
+// `messages`: of collops.SendTo and collops.RecvFrom.
+py::object PlainLevel::Exchange(const py::object& messages) {
+  constexpr const char* kName = "exchange";
+  if (!IsList(messages)) {
+    ThrowIfError(
+        Error(ERROR_INVALID_PARAM, kName, ": messages must be a list, got ", TypeNameOf(messages)));
+  }
+  const auto module = py::module_::import("collops.collectives.messages");
+  const py::object send_to = module.attr("SendTo");
+  const py::object recv_from = module.attr("RecvFrom");
+  const py::tuple items(messages);  // later changes of the list have no effect
+  auto list = NewList("Exchange", kName);
+  std::unique_ptr<py::error_already_set> problem;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const py::object item = items[i];
+    const std::string where = Concat("messages[", i, "]");
+    const bool sends = py::isinstance(item, send_to);
+    try {
+      if (!sends && !py::isinstance(item, recv_from)) {
+        ThrowIfError(Error(ERROR_INVALID_PARAM, kName, ": ", where,
+                           " must be a collops.SendTo or a collops.RecvFrom, got ",
+                           TypeNameOf(item)));
+      }
+      AddMessage(*this, where + ".", sends, item.attr(sends ? "x" : "out"),
+                 item.attr(sends ? "to" : "from_"), item.attr("tag"), list.get());
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_Exception)) throw;
+      if (problem == nullptr) problem = std::make_unique<py::error_already_set>(error);
+    }
+  }
+  if (problem != nullptr) {
+    RefuseMessages(communicator(), *list, StatusOf(*problem));
+    throw py::error_already_set(*problem);
+  }
+  return RunMessages(*this, std::move(list),
+                     [items](const std::vector<int>& sources) -> py::object {
+                       py::list outs;
+                       for (size_t i = 0; i < items.size(); ++i) {
+                         const py::object item = items[i];
+                         if (!py::hasattr(item, "out")) continue;
+                         item.attr("source") = sources[i];
+                         outs.append(item.attr("out"));
+                       }
+                       return std::move(outs);
+                     });
 }
 
 }  // namespace collops::bindings

@@ -1,20 +1,9 @@
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <string>
-
 #include "collops/comm/communicator.h"
 #include "status.h"
 
 namespace collops::bindings {
-
-// A name as a text that lives as long as the process, which is what calls take.
-const char* LastingName(const std::string& name);
-
-// The method of the plain level that makes calls of this name: "all_gatherv" of "AllGatherV". It
-// lives as long as the process.
-const char* MethodOf(const std::string& operation);
 
 // The number of a user's call that comes now. In a call that runs in its turn it is that one's.
 inline uint64_t NextCall(Communicator& communicator) {

@@ -199,13 +199,12 @@ Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   TensorView& view = tensor->view;
   view = TensorView();
   view.desc.dtype = TorchType(Attribute(object, dtype));
-  COLLOPS_RETURN_IF_ERROR(CheckMaterial(object, name, view.desc.dtype));
   ReadShape(object, tensor);
   view.data = PyLong_AsVoidPtr(CallMethod(object, data_ptr).ptr());
   view.contiguous = CallMethod(object, is_contiguous).ptr() == Py_True;
   view.device = DeviceOf(object);
   if (view.device.kind == DeviceKind::kNpu) view.desc.format = FormatOnNpu(object);
-  return Ok();
+  return CheckMaterial(object, name, view.desc.dtype);
 }
 
 }  // namespace

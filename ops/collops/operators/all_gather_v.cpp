@@ -107,7 +107,7 @@ class GatherPlan : public PlanOf<AllGatherVCall> {
 
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
-                 Agreement* agreement, AllGatherVCall* call) const override {
+                 AllGatherVCall* call) const override {
     const int rank = communicator.rank();
     COLLOPS_RETURN_IF_ERROR(
         CheckPair(tensors, method(), blocks_.count(rank), blocks_.total(), communicator.device()));
@@ -118,20 +118,24 @@ class GatherPlan : public PlanOf<AllGatherVCall> {
     call->output = tensors.out.view.data;
     call->recv_counts = blocks_.counts();
     call->rdispls = blocks_.displs();
+    return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);
+  }
+
+  void AgreeOn(const Communicator& communicator, const PlainTensor& x,
+               Agreement* agreement) const override {
     CollectiveTerms terms;
-    terms.dtype = type_.empty() ? Name(call->dtype) : type_.c_str();
+    terms.dtype = type_.empty() ? Name(x.view.desc.dtype) : type_.c_str();
     terms.num_tensors = num_tensors_;
     terms.dim = dim_;
     terms.x_shape = common_shape_;
     if (one_shape_) {
-      AddSizeOf(communicator, tensors.x, &terms);
+      AddSizeOf(communicator, x, &terms);
       terms.uneven = ": for different rows use all_gatherv";
     }
     AddTerms(terms, agreement);
     agreement->EqualList("recvCounts", blocks_.counts(), blocks_.size())
         .EqualList("rdispls", blocks_.displs(), blocks_.size())
         .InPlainWords(method(), blocks_.row_elements());
-    return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);
   }
 
  private:

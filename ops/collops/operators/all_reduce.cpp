@@ -81,7 +81,7 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
 
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
-                 Agreement* agreement, AllReduceCall* call) const override {
+                 AllReduceCall* call) const override {
     const PlainTensor& x = tensors.x;
     COLLOPS_RETURN_IF_ERROR(CheckPair(tensors, method(), x.numel, x.numel, communicator.device()));
     COLLOPS_RETURN_IF_ERROR(CheckApart(tensors, method(), 0, ", or pass x itself as out"));
@@ -92,13 +92,17 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
     call->x = x.view.data;
     call->count = x.numel * PartsOf(dtype);
     call->output = tensors.out.view.data;
+    return communicator.Supports(Primitive::kEvenReduce, call->dtype, op_);
+  }
+
+  void AgreeOn(const Communicator& communicator, const PlainTensor& x,
+               Agreement* agreement) const override {
     CollectiveTerms terms;
-    terms.dtype = Name(dtype);
+    terms.dtype = Name(x.view.desc.dtype);
     terms.reduction = Name(op_);
     AddSizeOf(communicator, x, &terms);
     AddTerms(terms, agreement);
     agreement->InPlainWords(method(), 1);
-    return communicator.Supports(Primitive::kEvenReduce, call->dtype, op_);
   }
 
  private:

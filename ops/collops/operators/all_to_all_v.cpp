@@ -207,7 +207,7 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
 
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
-                 Agreement* agreement, ExchangeVCall* call) const override {
+                 ExchangeVCall* call) const override {
     COLLOPS_RETURN_IF_ERROR(
         CheckPair(tensors, method(), sends_.total(), receives_.total(), communicator.device()));
     COLLOPS_RETURN_IF_ERROR(CheckApart(tensors, method(), std::nullopt, ""));
@@ -218,8 +218,13 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
     call->output = tensors.out.view.data;
     call->recv_counts = receives_.counts();
     call->rdispls = receives_.displs();
+    return communicator.Supports(Primitive::kExchange, call->dtype, ReduceOp::kSum);
+  }
+
+  void AgreeOn(const Communicator& communicator, const PlainTensor& x,
+               Agreement* agreement) const override {
     CollectiveTerms terms;
-    terms.dtype = type_.empty() ? Name(call->dtype) : type_.c_str();
+    terms.dtype = type_.empty() ? Name(x.view.desc.dtype) : type_.c_str();
     terms.root = root_;
     terms.x_shape = shape_;
     AddTerms(terms, agreement);
@@ -230,7 +235,6 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
     } else {
       agreement->EqualList("sizes", sizes_.data(), communicator.size());
     }
-    return communicator.Supports(Primitive::kExchange, call->dtype, ReduceOp::kSum);
   }
 
  private:

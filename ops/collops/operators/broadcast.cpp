@@ -50,7 +50,7 @@ class BroadcastPlan : public PlanOf<BroadcastCall> {
 
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
-                 Agreement* agreement, BroadcastCall* call) const override {
+                 BroadcastCall* call) const override {
     const PlainTensor& x = tensors.x;
     COLLOPS_RETURN_IF_ERROR(CheckWhole(x, method(), "x", x.numel, communicator.device()));
     COLLOPS_RETURN_IF_ERROR(CheckWritable(x, method(), "x"));
@@ -58,13 +58,17 @@ class BroadcastPlan : public PlanOf<BroadcastCall> {
     call->root = root_;
     call->data = x.view.data;
     call->count = x.numel;
+    return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);
+  }
+
+  void AgreeOn(const Communicator& communicator, const PlainTensor& x,
+               Agreement* agreement) const override {
     CollectiveTerms terms;
-    terms.dtype = type_.empty() ? Name(call->dtype) : type_.c_str();
+    terms.dtype = type_.empty() ? Name(x.view.desc.dtype) : type_.c_str();
     terms.root = root_;
     AddSizeOf(communicator, x, &terms);
     AddTerms(terms, agreement);
     agreement->InPlainWords(method(), 1);
-    return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);
   }
 
  private:

@@ -119,7 +119,7 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
 
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
-                 Agreement* agreement, ReduceScatterVCall* call) const override {
+                 ReduceScatterVCall* call) const override {
     const int rank = communicator.rank();
     const int64_t own = blocks_.count(rank);
     COLLOPS_RETURN_IF_ERROR(
@@ -137,18 +137,22 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
     call->output_count = parts.count(rank);
     call->send_counts = parts.counts();
     call->sdispls = parts.displs();
+    return communicator.Supports(even_ ? Primitive::kEvenReduce : Primitive::kReduce, call->dtype,
+                                 op_);
+  }
+
+  void AgreeOn(const Communicator& communicator, const PlainTensor& x,
+               Agreement* agreement) const override {
     CollectiveTerms terms;
-    terms.dtype = Name(dtype);
+    terms.dtype = Name(x.view.desc.dtype);
     terms.reduction = Name(op_);
     terms.root = root_;
     terms.dim = dim_;
-    AddSizeOf(communicator, tensors.x, &terms);
+    AddSizeOf(communicator, x, &terms);
     AddTerms(terms, agreement);
     agreement->EqualList("sendCounts", blocks_.counts(), blocks_.size())
         .EqualList("sdispls", blocks_.displs(), blocks_.size())
         .InPlainWords(method(), blocks_.row_elements());
-    return communicator.Supports(even_ ? Primitive::kEvenReduce : Primitive::kReduce, call->dtype,
-                                 op_);
   }
 
  private:

@@ -1,20 +1,21 @@
-"""A group of ranks and its calls; the module of each call has its code and docstring."""
+"""A group of ranks and its calls."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 from weakref import WeakValueDictionary
 
-from collops.collectives.collective_methods import CollectiveMethods
+from collops.collectives.calls import bad_argument, is_time, of_communicator
 from collops.collectives.cuda_arrays import empty_of_communicator
-from collops.collectives.level import PlainLevel, documented_by
-from collops.collectives.message_calls import MessageCalls
-from collops.collectives.plans import bad_argument, is_time
-from collops.collectives.split import split
-from collops.collectives.started import StartedCall, Starts
+from collops.collectives.gathers import Gathers
+from collops.collectives.messages import Messages
+from collops.collectives.products import Products
+from collops.collectives.reductions import Reductions
+from collops.collectives.started import StartedCall, refuse_name
 from collops.collectives.windows import window_array
 from collops.core import act_in_words, core
-from collops.errors import as_utf8, missing_attribute, status_of
+from collops.errors import add_keyword_hint, as_utf8, missing_attribute, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from collops.collectives.messages import RecvFrom, SendTo
     from collops.cuda_array import CudaArray
-    from collops.tensor_types import Array, DType, SupportsDLPack, TensorT
+    from collops.tensor_types import Array, DType
 
 # What other libraries call the same, where difflib does not find it.
 _WORDS_OF_OTHERS = {
@@ -53,7 +53,62 @@ def communicator_named(name: str) -> Communicator | None:
     return _by_name.get(name)
 
 
-class Communicator(CollectiveMethods):
+@of_communicator
+class GroupCalls(Gathers, Reductions, Products, Messages):
+    """Every call that waits for other ranks; each of them can be started."""
+
+    def barrier(self) -> None:
+        """Waits until every rank has called it.
+
+        Raises:
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
+
+        Example:
+            >>> import collops
+            >>> from collops.testing import run_ranks
+            >>> run_ranks(lambda rank: collops.init().barrier(), 2)
+            [None, None]
+        """
+        return self._plain.barrier()  # type: ignore[no-any-return]
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Makes a communicator of the ranks that gave the same color; every rank calls it.
+
+        ``part = the ranks with my color, numbered by key and then by their rank here``
+
+        The new communicators are independent of this one and of each other, and can be split again.
+        Closing one leaves the others open. Structs take its `handle` as `hccl_comm`.
+
+        Args:
+            color: the subgroup that this rank joins, at least 0; None or a negative number: none.
+            key: order within the subgroup; equal keys keep the order of ranks.
+
+        Returns:
+            The communicator of this rank's subgroup, after first contact; None if it joins none.
+
+        Raises:
+            ArgumentError: color or key is not a whole number; the other ranks get its message.
+            RankMismatchError: another rank refused, or made another call.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
+
+        Source of the semantics: MPI_Comm_split.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def work(rank):
+            ...     with collops.init() as comm, comm.split(color=rank % 2) as part:
+            ...         return part.rank, part.all_gatherv(np.array([rank])).tolist()
+            >>> run_ranks(work, 3)
+            [(0, [0, 2]), (0, [1]), (1, [0, 2])]
+        """
+        return self._plain.split(color, key)  # type: ignore[no-any-return]
+
+
+_STARTED = frozenset(name for name in dir(GroupCalls) if not name.startswith("_"))
+
+
+class Communicator(GroupCalls):
     """A group of ranks, as collops.init() returns it.
 
     Only one thread at a time may make a call. Every call waits for all ranks, for at most the
@@ -70,19 +125,17 @@ class Communicator(CollectiveMethods):
         [(0, 2), (1, 2)]
     """
 
-    def __init__(self, core_communicator: Any = None, level: PlainLevel | None = None) -> None:
+    def __init__(self, core_communicator: Any = None) -> None:
         if core_communicator is None:
             raise TypeError("Communicator: use collops.init(), which connects the ranks")
+        super().__init__(core().PlainLevel(core_communicator, Communicator))
         self._core = core_communicator
-        self._name = ""
-        if level is None:
-            level = PlainLevel(core_communicator)
-            self._name = f"collops/{self.handle}"
-            _by_name[self._name] = self
-        super().__init__(level)
+        self._rank, self._size = int(core_communicator.rank), int(core_communicator.size)
         self._is_closed = False
-        self._starts: Starts | None = None
-        self._messages = MessageCalls(level)
+        self._starting: GroupCalls | None = None
+        self._start_lock = threading.Lock()
+        self._name = f"collops/{self.handle}"
+        _by_name[self._name] = self
 
     if not TYPE_CHECKING:  # which would take every name for one that exists
 
@@ -97,12 +150,12 @@ class Communicator(CollectiveMethods):
     @property
     def rank(self) -> int:
         """This process's number, from 0 to size - 1."""
-        return self._level.rank
+        return self._rank
 
     @property
     def size(self) -> int:
         """The number of ranks."""
-        return self._level.size
+        return self._size
 
     @property
     def backend(self) -> str:
@@ -132,61 +185,59 @@ class Communicator(CollectiveMethods):
             f"domain {self._core.comm_domain!r}, backend {self._core.backend}{state}>"
         )
 
-    @documented_by(MessageCalls.send)
-    def send(self, x: TensorT | SupportsDLPack, to: int, tag: int = 0) -> None:
-        self._messages.send(x, to, tag)
+    def start(self, name: str, *args: Any, **kwargs: Any) -> StartedCall:
+        """Starts a call and returns at once; its wait() gives what the call returns.
 
-    @overload
-    def recv(
-        self,
-        out: TensorT,
-        from_: int | None = None,
-        tag: int = 0,
-        *,
-        return_source: Literal[False] = False,
-    ) -> TensorT: ...
-    @overload
-    def recv(
-        self, out: TensorT, from_: int | None = None, tag: int = 0, *, return_source: Literal[True]
-    ) -> tuple[TensorT, int]: ...
-    @documented_by(MessageCalls.recv)
-    def recv(
-        self, out: Any, from_: int | None = None, tag: int = 0, *, return_source: bool = False
-    ) -> Any:
-        return self._messages.recv(out, from_, tag, return_source)
+        ``comm.start("all_gatherv", x, sizes).wait() = comm.all_gatherv(x, sizes)``
 
-    @documented_by(MessageCalls.exchange)
-    def exchange(self, messages: Sequence[SendTo | RecvFrom]) -> list[Any]:
-        return self._messages.exchange(messages)
+        Collective calls run in the order in which they were started, the same on every rank; a call
+        that is not started runs after those. Messages (send, recv, exchange) do not wait for
+        collective calls. The first start() adds a thread to this communicator, which runs calls
+        that no thread waits for; close() ends it. It runs Python only for calls that need numbers
+        of the other ranks (those without sizes, scatterv, split), and for products.
 
-    def barrier(self) -> None:
-        """Waits until every rank has called it.
+        Args:
+            name: a method that waits for other ranks: ``"all_gatherv"``, ``"recv"``, ...
+            *args: the method's arguments. Tensors must not be changed, and `out` not be read,
+                until the call has ended. The call holds references to them until then.
+            **kwargs: the method's keyword arguments, likewise.
+
+        Returns:
+            The call. Its time-out counts from when the calls before it have ended.
 
         Raises:
-            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
+            ArgumentError: there is no such call; or its arguments are wrong, and the other ranks
+                get the error in place of the call. wait() raises the errors of checks that run
+                when the call begins.
+            AbortedError and others: the communicator has ended. A failure ends all started calls
+                that have not ended.
+
+        Source of the semantics: torch.distributed with async_op=True; MPI_Iallgatherv.
 
         Example:
-            >>> import collops
+            >>> import collops, numpy as np
             >>> from collops.testing import run_ranks
-            >>> run_ranks(lambda rank: collops.init().barrier(), 2)
-            [None, None]
+            >>> def overlap(rank):
+            ...     with collops.init() as comm:
+            ...         gathered = comm.start("all_gatherv", np.full(rank + 1, rank), [1, 2])
+            ...         total = comm.start("all_reduce", np.array([rank + 0.5]))
+            ...         return gathered.wait().tolist(), total.wait().tolist()
+            >>> run_ranks(overlap, 2)
+            [([0, 1, 1], [2.0]), ([0, 1, 1], [2.0])]
         """
-        self._core.barrier()
-
-    @documented_by(split)
-    def split(self, color: int | None, key: int = 0) -> Communicator | None:
-        part = split(self._level, color, key)
-        return None if part is None else Communicator(part)
-
-    @documented_by(Starts)
-    def start(self, name: str, *args: Any, **kwargs: Any) -> StartedCall:
-        if self._starts is None:
-            self._starts = Starts(self._core, self._calls_of)
-        return self._starts(name, args, kwargs)
-
-    def _calls_of(self, level: PlainLevel) -> Communicator:
-        """The methods of the plain level, bound to `level`."""
-        return Communicator(level.core, level)
+        if not isinstance(name, str) or name not in _STARTED:
+            refuse_name(name, _STARTED)
+        if not self._start_lock.acquire(blocking=False):
+            bad_argument(f"{name}: another thread is starting a call; one thread at a time")
+        try:
+            if self._starting is None:
+                self._starting = GroupCalls(self._plain.starting())
+            return StartedCall(name, getattr(self._starting, name)(*args, **kwargs))
+        except TypeError as error:
+            add_keyword_hint(error, getattr(self, name), kwargs)
+            raise
+        finally:
+            self._start_lock.release()
 
     @overload
     def empty(self, shape: int | Sequence[int], dtype: DType) -> Array: ...
@@ -196,8 +247,38 @@ class Communicator(CollectiveMethods):
     def empty(
         self, shape: int | Sequence[int], dtype: DType, device: str | int | None
     ) -> Array | CudaArray: ...
-    @documented_by(window_array)
     def empty(self, shape: int | Sequence[int], dtype: Any, device: str | int | None = None) -> Any:
+        """Allocates memory that the other ranks read in place, so a call copies each byte once.
+
+        A forked child process shares this memory: this rank and its peers see what the child
+        writes, so the child must copy the array before it changes elements.
+
+        With ranks on several hosts (backend ucx) it is memory of this rank alone, like any array.
+
+        Args:
+            shape: sizes of the dimensions.
+            dtype: element type, or its name (``"float32"``, ``"f32"``, ``"bf16"``); a torch dtype
+                makes a torch tensor, any other a numpy array.
+            device: ``"cuda"`` makes a CudaArray (for a torch dtype a CUDA tensor) on the GPU of the
+                communicator, or, before its first call, on the thread's current GPU; None: the CPU.
+
+        Returns:
+            An uninitialised array, valid while something refers to it, also after close().
+
+        Raises:
+            Error: there is not enough memory, or the backend has no windows.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def gather(rank):
+            ...     comm = collops.init()
+            ...     x = comm.empty((2, 3), np.float32)
+            ...     x[:] = rank
+            ...     return comm.all_gatherv(x).sum()
+            >>> float(run_ranks(gather, 2)[0])
+            6.0
+        """
         if device not in (None, "cpu"):
             return empty_of_communicator(self._core, shape, dtype, device)
         window = core().window
@@ -210,7 +291,7 @@ class Communicator(CollectiveMethods):
             operation: the call that the others wait in, such as ``"all_gatherv"``.
             error: what is wrong here; they get RankMismatchError with its message.
         """
-        self._level.refuse(operation, error)
+        self._plain.refuse(operation, *status_of(error))
 
     def check(self) -> None:
         """Raises the error of an earlier call, such as one on a stream that failed when it ran.

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from collops.collectives.plans import bad_argument, whole_number
+from collops.collectives.calls import bad_argument, whole_number
 from collops.collectives.windows import shape_and_type
 from collops.core import core
 from collops.errors import ErrorCode, raise_status

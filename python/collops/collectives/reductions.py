@@ -1,14 +1,19 @@
-"""Names of reductions: the core's words, and torch.distributed.ReduceOp."""
+"""The collectives that reduce, and the names of reductions: torch.distributed's, and others."""
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from collops.collectives.plans import bad_argument
+from collops.collectives.calls import PlainCalls, bad_argument, of_communicator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from typing import TypeAlias
+
+    from collops.tensor_types import Array, ReduceOp, SupportsDLPack, TensorT
+
+    Sizes: TypeAlias = Sequence[int]
 
 # What other libraries call the same reduction.
 _WORDS_OF_OTHERS = {
@@ -50,3 +55,217 @@ def refuse_reduction(name: str, op: Any, known: Iterable[str]) -> NoReturn:
     near = [meant] if meant in words else difflib.get_close_matches(lower, words, 1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     bad_argument(f"{name}: op must be {listed}, got {op!r}{hint}")
+
+
+@of_communicator
+class Reductions(PlainCalls):
+    """Reductions; each result is of x's kind, for ``__dlpack__`` numpy's."""
+
+    @overload
+    def all_reduce(
+        self, x: TensorT, op: ReduceOp = "sum", out: TensorT | None = None
+    ) -> TensorT: ...
+
+    @overload
+    def all_reduce(
+        self, x: SupportsDLPack, op: ReduceOp = "sum", out: Array | None = None
+    ) -> Array: ...
+
+    def all_reduce(self, x: Any, op: ReduceOp = "sum", out: Any = None) -> Any:
+        """Reduces over the ranks and leaves every rank the whole result.
+
+        ``out = x_0 op x_1 op ... op x_{P-1}``, in rank order
+
+        Args:
+            x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
+                array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
+                values there are max, min and these three, of complex numbers sum and avg.
+            out: [...] the result's memory, which may be x itself; None: new memory of x's kind
+                (numpy for ``__dlpack__``).
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
+            RankMismatchError: the ranks disagree on shape, dtype or op, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
+
+        Source of the semantics: ncclAllReduce; torch.distributed.all_reduce where out is x.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def add(rank):
+            ...     with collops.init() as comm:
+            ...         x = np.array([rank, 1.5])
+            ...         return comm.all_reduce(x, out=x).tolist()
+            >>> run_ranks(add, 3)[0]
+            [3.0, 4.5]
+        """
+        return self._plain.all_reduce(x, op, out)
+
+    @overload
+    def reduce(
+        self, x: TensorT, op: ReduceOp = "sum", root: int = 0, out: TensorT | None = None
+    ) -> TensorT | None: ...
+
+    @overload
+    def reduce(
+        self, x: SupportsDLPack, op: ReduceOp = "sum", root: int = 0, out: Array | None = None
+    ) -> Array | None: ...
+
+    def reduce(self, x: Any, op: ReduceOp = "sum", root: int = 0, out: Any = None) -> Any:
+        """Reduces over the ranks and leaves the result on one of them.
+
+        ``out = x_0 op x_1 op ... op x_{P-1}`` on the root, in rank order
+
+        Args:
+            x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
+                array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
+                values there are max, min and these three, of complex numbers sum and avg.
+            root: the rank that gets the result, the same on every rank.
+            out: [...] the result's memory on the root, which may be x itself; None: new memory of
+                x's kind (numpy for ``__dlpack__``). Not used on the other ranks.
+
+        Returns:
+            `out` on the root; None on the other ranks.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
+            RankMismatchError: the ranks disagree on root, shape, dtype or op, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
+
+        Source of the semantics: MPI_Reduce; ncclReduce.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def add(rank):
+            ...     with collops.init() as comm:
+            ...         total = comm.reduce(np.array([rank, 1.5]), root=2)
+            ...         return None if total is None else total.tolist()
+            >>> run_ranks(add, 3)
+            [None, None, [3.0, 4.5]]
+        """
+        return self._plain.reduce(x, op, root, out)
+
+    @overload
+    def reduce_scatter(
+        self, x: TensorT, op: ReduceOp = "sum", out: TensorT | None = None
+    ) -> TensorT: ...
+
+    @overload
+    def reduce_scatter(
+        self, x: SupportsDLPack, op: ReduceOp = "sum", out: Array | None = None
+    ) -> Array: ...
+
+    def reduce_scatter(self, x: Any, op: ReduceOp = "sum", out: Any = None) -> Any:
+        """Reduces over the ranks and leaves each rank one of P equal parts of the result.
+
+        ``out_r = (x_0 op x_1 op ... op x_{P-1})[r * rows / P : (r + 1) * rows / P]``, in rank order
+
+        Args:
+            x: [rows, ...] of one shape on every rank, contiguous; P divides rows. A numpy array, a
+                torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
+                values there are max, min and these three, of complex numbers sum and avg.
+            out: [rows / P, ...] the result's memory, which may be this rank's own part of x; None:
+                new memory of x's kind (numpy for ``__dlpack__``).
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
+            RankMismatchError: the ranks disagree on shape, dtype or op, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
+
+        Source of the semantics: torch.distributed.reduce_scatter_tensor; ncclReduceScatter.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def scatter(rank):
+            ...     with collops.init() as comm:
+            ...         return comm.reduce_scatter(np.arange(4.0) + rank).tolist()
+            >>> run_ranks(scatter, 2)
+            [[1.0, 3.0], [5.0, 7.0]]
+        """
+        return self._plain.reduce_scatter(x, op, out)
+
+    @overload
+    def reduce_scatterv(
+        self,
+        x: TensorT | Sequence[TensorT],
+        sizes: Sizes | None = None,
+        dim: int = 0,
+        op: ReduceOp = "sum",
+        out: TensorT | None = None,
+    ) -> TensorT: ...
+
+    @overload
+    def reduce_scatterv(
+        self,
+        x: SupportsDLPack | Sequence[SupportsDLPack],
+        sizes: Sizes | None = None,
+        dim: int = 0,
+        op: ReduceOp = "sum",
+        out: Array | None = None,
+    ) -> Array: ...
+
+    def reduce_scatterv(
+        self,
+        x: Any,
+        sizes: Sizes | None = None,
+        dim: int = 0,
+        op: ReduceOp = "sum",
+        out: Any = None,
+    ) -> Any:
+        """Reduces over the ranks and leaves each rank its rows of the result.
+
+        ``out_r = (x_0 op x_1 op ... op x_{P-1})[rows of rank r along dim]``, in rank order
+
+        With dim 0 the call copies no array, and x and out must be contiguous. With another dim they
+        may have any strides; if the blocks do not lie one after the other in x (some dimension
+        before dim is not 1), x is copied once into that order. Blocks of a list are copied once.
+
+        Args:
+            x: [..., rows, ...] of the same shape on every rank; any number of dims from 1. A numpy
+                array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory. Or a
+                list of one block per destination rank; the blocks may differ in `dim` only.
+            sizes: rows that each rank receives, the same list on every rank; None: as
+                numpy.array_split divides the rows, or the rows of the blocks of a list.
+            dim: the dimension that is scattered; negative ones count from the end.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
+                values there are max, min and these three, of complex numbers sum and avg.
+            out: [..., sizes[rank], ...] the result's memory, which may be this rank's own block of
+                x; None: new memory of x's kind (numpy for ``__dlpack__``).
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
+            RankMismatchError: the ranks disagree on shape, sizes, dim, dtype or op, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
+
+        Source of the semantics: MPI_Reduce_scatter; ncclReduceScatter for equal sizes;
+        torch.distributed.reduce_scatter for a list.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def scatter(rank):
+            ...     with collops.init() as comm:
+            ...         return comm.reduce_scatterv(np.arange(5.0) + rank).tolist()
+            >>> run_ranks(scatter, 2)
+            [[1.0, 3.0, 5.0], [7.0, 9.0]]
+        """
+        return self._plain.reduce_scatterv(x, sizes, dim, op, out)

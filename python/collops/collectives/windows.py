@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collops.collectives.plans import bad_argument
+from collops.collectives.calls import bad_argument
 from collops.errors import ErrorCode, raise_status
 from collops.tensors import named_type, torch_module
 
@@ -62,37 +62,7 @@ def _numpy_dtype(name: str, dtype: Any) -> np.dtype[Any]:
 
 
 def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
-    """Allocates memory that the other ranks read in place, so a call copies each byte once.
-
-    A forked child process shares this memory: this rank and its peers see what the child writes,
-    so the child must copy the array before it changes elements.
-
-    With ranks on several hosts (backend ucx) it is memory of this rank alone, like any array.
-
-    Args:
-        shape: sizes of the dimensions.
-        dtype: element type, or its name (``"float32"``, ``"f32"``, ``"bf16"``); a torch dtype
-            makes a torch tensor, any other a numpy array.
-        device: ``"cuda"`` makes a CudaArray (for a torch dtype a CUDA tensor) on the GPU of the
-            communicator, or, before its first call, on the thread's current GPU; None: the CPU.
-
-    Returns:
-        An uninitialised array, valid while something refers to it, also after close().
-
-    Raises:
-        Error: there is not enough memory, or the backend has no windows.
-
-    Example:
-        >>> import collops, numpy as np
-        >>> from collops.testing import run_ranks
-        >>> def gather(rank):
-        ...     comm = collops.init()
-        ...     x = comm.empty((2, 3), np.float32)
-        ...     x[:] = rank
-        ...     return comm.all_gatherv(x).sum()
-        >>> float(run_ranks(gather, 2)[0])
-        6.0
-    """
+    """An array in memory that `allocate` makes of a number of bytes; see Communicator.empty()."""
     sizes, element = shape_and_type("empty", shape, dtype)
     torch = torch_module()
     wants_torch = _is_of_torch(element)

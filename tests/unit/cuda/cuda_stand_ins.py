@@ -108,27 +108,6 @@ class OnGpu:
         return made
 
 
-class Recorder:
-    """Stands for the core's communicator, and records what a method of the plain level runs."""
-
-    def __init__(self, real: Any) -> None:
-        self.real, self.device = real, "cuda:0"
-        self.runs: list[tuple[Any, ...]] = []
-
-    def run(self, plan: Any, *tensors: Any) -> None:
-        self.runs.append(tensors)
-
-    def messages(self, operation: str, items: list[Any]) -> list[int]:
-        self.runs.append(tuple(item[3] for item in items))
-        return [0 for _ in items]
-
-    def refuse(self, *error: Any) -> None:
-        """There is no one to be told."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-
 class CupyArray(OnGpu):
     """What is read of a CuPy array."""
 

@@ -13,7 +13,6 @@ from cuda_stand_ins import (
     READ_ONLY,
     CupyArray,
     OnGpu,
-    Recorder,
     Tensor,
     stand_in_cupy,
     stand_in_torch,
@@ -21,8 +20,9 @@ from cuda_stand_ins import (
 
 import collops
 from collops import cuda_array
-from collops.collectives.device_tensors import DeviceTensor
+from collops.collectives import told_rows
 from collops.tensors import empty_like_kind, maker
+from collops.testing import run_ranks
 
 
 @pytest.fixture
@@ -32,12 +32,26 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def comm() -> Iterator[Any]:
-    """A communicator of one rank whose core is a recorder."""
+    """A communicator of one rank, which refuses tensors of a GPU once their results are made."""
     with collops.init(0, 1, comm_domain="alone") as made:
-        real = made._level.core
-        made._level.core = Recorder(real)
         yield made
-        made._level.core = real
+
+
+NOT_HERE = "x is on cuda:[01]; this backend moves CPU tensors"
+
+
+@pytest.fixture
+def of_cupy(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The arrays that CuPy makes."""
+    found: list[Any] = []
+    empty = cupy.empty
+
+    def record(shape: Any, dtype: Any) -> Any:
+        found.append(empty(shape, dtype))
+        return found[-1]
+
+    monkeypatch.setattr(cupy, "empty", record)
+    return found
 
 
 class Made(OnGpu):
@@ -75,26 +89,27 @@ CALLS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_result_is_of_cupy_on_its_gpu(name: str, comm: Any, cupy: Any) -> None:
-    x = CupyArray((4, 3), "float16", index=1)
-    result = CALLS[name](comm, x)
-    assert type(result) is CupyArray
-    assert (result.device.id, result.dtype) == (1, np.float16)
-    assert result.shape[-2:] == (4, 3)
-    [(source, target, *_)] = comm._level.core.runs
-    assert source is x
-    assert target is result
+def test_a_result_is_of_cupy_on_its_gpu(name: str, comm: Any, of_cupy: list[Any]) -> None:
+    for _ in range(2):  # the second call is like the first
+        with pytest.raises(collops.Error, match=NOT_HERE):
+            CALLS[name](comm, CupyArray((4, 3), "float16", index=1))
+    for result in of_cupy:
+        assert type(result) is CupyArray
+        assert (result.device.id, result.dtype) == (1, np.float16)
+        assert result.shape[-2:] == (4, 3)
+    assert len(of_cupy) == 2
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_result_for_another_library(name: str, comm: Any, made: list[Made]) -> None:
     x, out = OnGpu((4, 3), device=(CUDA, 1)), OnGpu((4, 3), device=(CUDA, 1))
-    assert CALLS[name](comm, x, out=out) is out
-    [(source, target, *_)] = comm._level.core.runs
-    assert (source.tensor, target) == (x, out)
+    with pytest.raises(collops.Error, match=NOT_HERE):
+        CALLS[name](comm, x, out=out)
     assert not made
-    result = CALLS[name](comm, x)
-    assert [result] == made
+    assert x.streams == out.streams  # both were read
+    with pytest.raises(collops.Error, match=NOT_HERE):
+        CALLS[name](comm, x)
+    [result] = made
     assert (result.shape[-2:], result.dtype, result.device) == ((4, 3), np.float32, 1)
     assert result.operation == name
 
@@ -118,32 +133,32 @@ def test_what_would_be_copied_is_refused(comm: Any) -> None:
         comm.reduce_scatterv(columns, [4], dim=1, out=OnGpu((1, 4, 3)))
 
 
-def test_blocks_of_a_list_are_of_one_library(comm: Any, cupy: Any) -> None:
-    del comm._level.core.runs[:]
-    comm._level.size = 2
-    with pytest.raises(
-        collops.Error, match=r"x\[1\] must be CuPy's float32 as x\[0\], got numpy's"
-    ):
-        comm.reduce_scatterv([CupyArray((2,)), np.zeros(2, np.float32)])
-    comm._level.size = 1
+def test_blocks_of_a_list_are_of_one_library(cupy: Any) -> None:
+    def work(rank: int) -> None:
+        with collops.init() as comm, pytest.raises(
+            collops.Error, match=r"x\[1\] must be CuPy's float32 as x\[0\], got numpy's"
+        ):
+            comm.reduce_scatterv([CupyArray((2,)), np.zeros(2, np.float32)])
+
+    run_ranks(work, 2, threads=True)
 
 
 def test_messages_take_any_tensor_of_a_gpu(comm: Any, cupy: Any) -> None:
-    x, out, third = OnGpu((2, 2)), OnGpu((4,)), CupyArray((4,))
-    items = [collops.SendTo(x, 0), collops.RecvFrom(out, 0), collops.RecvFrom(third, 0, 1)]
-    assert comm.exchange(items) == [out, third]
-    [(sent, received, last)] = comm._level.core.runs
-    assert (sent.tensor, received.tensor, last) == (x, out, third)
+    here, gone = np.zeros(4, np.float32), OnGpu((4,), device=(1, 0))
+    for items, label in (
+        ([collops.SendTo(OnGpu((2, 2)), 0), collops.RecvFrom(here, 0)], r"messages\[0\].x"),
+        ([collops.SendTo(here, 0), collops.RecvFrom(OnGpu((4,)), 0)], r"messages\[1\].out"),
+        ([collops.SendTo(here, 0), collops.RecvFrom(CupyArray((4,)), 0)], r"messages\[1\].out"),
+    ):
+        with pytest.raises(collops.Error, match=f"{label} is on cuda:0; this backend moves CPU"):
+            comm.exchange(items)
     with pytest.raises(collops.Error, match="out must be a numpy array or a torch tensor, got "):
-        comm.exchange([collops.RecvFrom(OnGpu((4,), device=(1, 0)), 0)])
+        comm.exchange([collops.RecvFrom(gone, 0)])
 
 
-def test_broadcast_returns_its_tensor(comm: Any) -> None:
-    x = OnGpu((3,))
-    assert comm.broadcast(x) is x
-    [(moved,)] = comm._level.core.runs
-    assert type(moved) is DeviceTensor
-    assert (moved.ndim, moved.dtype, moved.device) == (1, np.float32, "cuda:0")
+def test_broadcast_reads_a_tensor_of_a_gpu(comm: Any) -> None:
+    with pytest.raises(collops.Error, match="broadcast: x is on cuda:0; this backend moves CPU"):
+        comm.broadcast(OnGpu((3,)))
 
 
 class Unnamed(OnGpu):
@@ -163,16 +178,14 @@ def test_elements_without_a_name_are_refused(comm: Any) -> None:
         comm.all_gather(OnGpu((1,) * 9))
 
 
-def test_scatterv_describes_the_tensors_of_the_root(comm: Any, cupy: Any, made: list[Made]) -> None:
-    from collops.collectives import scatter_v
-
-    text = scatter_v._describe(CupyArray((4, 3), "int16"))
-    own = scatter_v._empty(text, 2, "cuda:1")
+def test_scatterv_describes_the_tensors_of_the_root(cupy: Any, made: list[Made]) -> None:
+    text = told_rows.describe(CupyArray((4, 3), "int16"), "int16", (3,))
+    own = told_rows.no_rows("scatterv", text, "cuda:1")
     assert type(own) is CupyArray
-    assert (own.shape, own.dtype, own.device.id) == ((2, 3), np.int16, 1)
-    text = scatter_v._describe(scatter_v.as_tensor("scatterv", "x", OnGpu((4, 2), "int16")))
-    assert scatter_v._empty(text, 3, "cuda:1") is made[0]
-    assert (made[0].shape, made[0].dtype, made[0].device) == ((3, 2), np.int16, 1)
+    assert (own.shape, own.dtype, own.device.id) == ((0, 3), np.int16, 1)
+    text = told_rows.describe(OnGpu((4, 2), "int16"), "int16", (2,))
+    assert told_rows.no_rows("scatterv", text, "cuda:1") is made[0]
+    assert (made[0].shape, made[0].dtype, made[0].device) == ((0, 2), np.int16, 1)
 
 
 def test_a_maker_keeps_no_array(cupy: Any) -> None:

@@ -13,6 +13,11 @@ import collops
 MODULES = (
     "collectives.communicator",
     "collectives.cuda_arrays",
+    "collectives.gathers",
+    "collectives.messages",
+    "collectives.products",
+    "collectives.reductions",
+    "collectives.started",
     "cuda_array",
     "errors",
     "launch.init",

@@ -86,7 +86,7 @@ def test_a_room_of_golden_may_import_what_it_knows(path: str, text: str) -> None
     ("path", "text"),
     [
         ("errors.py", "from collops.core import core"),
-        ("atb/a.py", "from collops.collectives.plans import Cache"),
+        ("atb/a.py", "from collops.collectives.calls import PlainCalls"),
         ("collectives/a.py", "def f():\n    from collops.launch.init import init"),
         ("collectives/a.py", "import collops"),
         ("launch/a.py", "from collops.testing import run_ranks"),
@@ -94,7 +94,7 @@ def test_a_room_of_golden_may_import_what_it_knows(path: str, text: str) -> None
         ("testing/a.py", "import collops.golden_run.pool"),
         ("golden_run/a.py", "from collops.bench import BENCHES"),
         ("bench/a.py", "from collops.golden_run import pool"),
-        ("atb/a.py", "from ..collectives import plans"),
+        ("atb/a.py", "from ..collectives import calls"),
         ("words/a.py", "import math"),
         ("words.py", "import math"),
     ],
@@ -108,7 +108,7 @@ def test_a_room_that_imports_what_it_must_not_know_is_found(path: str, text: str
     ("path", "text"),
     [
         ("__init__.py", "from collops.cli import main"),
-        ("atb/a.py", "if TYPE_CHECKING:\n    from collops.collectives.level import PlainLevel"),
+        ("atb/a.py", "if TYPE_CHECKING:\n    from collops.collectives.calls import PlainCalls"),
         ("collectives/a.py", "from collops.atb.operation import Operation\nimport numpy"),
         ("golden_run/a.py", "import collops\nfrom collops.golden.data import fill"),
         ("launch/a.py", "from collops.launch import processes"),

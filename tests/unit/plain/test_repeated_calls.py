@@ -10,14 +10,14 @@ import pytest
 import collops
 from collops.testing import run_ranks
 
-METHODS = {
-    "all_gather": "_all_gather",
-    "all_gatherv": "_all_gather_v",
-    "all_reduce": "_all_reduce",
-    "all_to_allv": "_all_to_all_v",
-    "reduce_scatter": "_reduce_scatter",
-    "reduce_scatterv": "_reduce_scatter_v",
-}
+METHODS = (
+    "all_gather",
+    "all_gatherv",
+    "all_reduce",
+    "all_to_allv",
+    "reduce_scatter",
+    "reduce_scatterv",
+)
 
 
 def rows_of(rank: int, count: int, step: int = 0) -> np.ndarray:
@@ -46,29 +46,20 @@ def arguments(name: str, rank: int, step: int) -> tuple[list[Any], np.ndarray]:
     return [x[rank], (1, 3)], total[:1] if rank == 0 else total[1:]
 
 
-class NoLevel:
-    """In the place of a method's level: preparing a call fails."""
-
-
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("given", [True, False], ids=["out given", "new memory"])
-def test_a_call_like_the_last_is_not_prepared(name: str, given: bool) -> None:
+def test_every_call_has_its_own_result(name: str, given: bool) -> None:
     def call(rank: int) -> None:
         with collops.init() as comm:
-            method = getattr(comm, METHODS[name])
-            args, want = arguments(name, rank, 0)
-            out = np.full_like(want, -1) if given else None
-            first = getattr(comm, name)(*args, out=out)
-            np.testing.assert_array_equal(first, want)
-            level, method._level = method._level, NoLevel()
-            for step in range(1, 4):
+            results: list[np.ndarray] = []
+            for step in range(4):
                 args, want = arguments(name, rank, step)
                 out = np.full_like(want, -1) if given else None
                 result = getattr(comm, name)(*args, out=out)
                 assert (result is out) is given
-                assert not np.shares_memory(result, first)
+                assert not any(np.shares_memory(result, earlier) for earlier in results)
                 np.testing.assert_array_equal(result, want)
-            method._level = level
+                results.append(result)
 
     run_ranks(call, 2)
 
@@ -212,20 +203,21 @@ def test_numpy_then_torch_of_one_shape() -> None:
     run_ranks(call, 2)
 
 
-def test_new_memory_that_cannot_be_had() -> None:
-    def call(rank: int) -> None:
+def test_a_way_of_making_memory_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    asked: list[bool] = []
+
+    def fail() -> Any:
+        asked.append(True)
+        raise MemoryError
+
+    monkeypatch.setattr("collops.tensors.maker", lambda _: fail)
+
+    def call(rank: int) -> int:
         with collops.init() as comm:
-            x = [rows_of(r, 2) for r in range(2)]
-            comm.all_gather(x[rank])
-            method = comm._all_gather
+            x = [torch.from_numpy(rows_of(r, 2)) for r in range(2)]
+            for _ in range(3):
+                assert torch.equal(comm.all_gather(x[rank]), torch.cat(x))
+        return len(asked)
 
-            def fail() -> Any:
-                raise MemoryError
-
-            plan = method._plans[next(iter(method._plans))]
-            kept = collops.core.core().RepeatedCall(comm._core)
-            kept.keep(plan.core, x[rank], np.concatenate(x), fail)
-            assert kept.run(x[rank], None) is None
-            assert kept.run(x[rank], np.empty((4, 2), "f4")) is not None
-
-    run_ranks(call, 2)
+    assert run_ranks(call, 2) == [2, 2]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <type_traits>
 #include <vector>
 
@@ -12,8 +13,9 @@
 
 namespace collops {
 
-// All that is known of a call of the plain level before its tensors are: made once per set of
-// sizes, and used by every call that has them. Does not change; waits in Run() alone.
+// All that is known of a call of the plain level before the memory of its tensors is: made once for
+// tensors of one type and shape and the call's arguments, and used by every call that has them.
+// Any thread may use it; waits in Run() alone.
 class PlainPlan {
  public:
   // `method` is for messages, `operation` the name by which the ranks know the call; both live as
@@ -63,36 +65,40 @@ class PlanOf : public PlainPlan {
   using Method = Status (Communicator::*)(const Call&);
 
   PlanOf(const char* method, const char* operation, Method call)
-      : PlainPlan(method, operation), call_(call) {}
+      : PlainPlan(method, operation), call_(call), agreement_(operation) {}
 
   Status Check(const Communicator& communicator, const PlainTensors& tensors) const final {
-    Agreement agreement(operation());
     Call call;
-    return Prepare(communicator, tensors, &agreement, &call);
+    return Prepare(communicator, tensors, &call);
   }
 
   Status Run(Communicator* communicator, const PlainTensors& tensors) const final {
-    Agreement agreement(operation());
     Call call;
-    const Status status = Prepare(*communicator, tensors, &agreement, &call);
+    const Status status = Prepare(*communicator, tensors, &call);
     if (!status.ok()) {
       // The caller's own fault is what it hears of, whatever becomes of the refusal.
       static_cast<void>(communicator->Refuse(method(), status));
       return status;
     }
-    call.agreement = &agreement;
+    std::call_once(agreed_, [&] { AgreeOn(*communicator, tensors.x, &agreement_); });
+    call.agreement = &agreement_;
     call.stream = tensors.stream;
     if constexpr (HasScratch<Call>::value) call.scratch = tensors.workspace;
     return (communicator->*call_)(call);
   }
 
  protected:
-  // Checks the tensors, and fills in the call and what the ranks agree on.
+  // Checks the tensors, and fills in the call.
   virtual Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
-                         Agreement* agreement, Call* call) const = 0;
+                         Call* call) const = 0;
+  // What the ranks agree on; the same in every call of the plan.
+  virtual void AgreeOn(const Communicator& communicator, const PlainTensor& x,
+                       Agreement* agreement) const = 0;
 
  private:
   Method call_;
+  mutable std::once_flag agreed_;
+  mutable Agreement agreement_;
 };
 
 }  // namespace collops

@@ -12,26 +12,37 @@ distributes its rows. The matrices of all ranks have equally many rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
-from collops.collectives.level import Method
-from collops.collectives.plain_tensors import as_tensor
-from collops.collectives.plans import whole_int64, whole_sizes
-from collops.collectives.reductions import reduction_name, refuse_reduction
-from collops.core import core
-from collops.tensors import empty_like_kind
+from collops.collectives.calls import PlainCalls, of_communicator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeAlias
 
-# Rows of each member of a group; None: nobody says them.
-Rows: TypeAlias = "Sequence[int] | None"
+    from collops.tensor_types import ReduceOp, TensorT
+
+    Sizes: TypeAlias = Sequence[int]
 
 
-class LinearParallel(Method):
-    """The products of one communicator."""
+@of_communicator
+class Products(PlainCalls):
+    """Matrix products with gathered rows and scattered sums."""
 
-    def all_gather_matmul_reduce_scatter(self, *tensors: Any, **options: Any) -> Any:
+    def all_gather_matmul_reduce_scatter(
+        self,
+        x: TensorT,
+        weight: TensorT,
+        *,
+        ag_dim: int,
+        rs_dim: int,
+        inner_dim_is_ag: bool = True,
+        gather_rows: Sizes | None = None,
+        scatter_rows: Sizes | None = None,
+        trans_weight: bool = False,
+        residual: TensorT | None = None,
+        out: TensorT | None = None,
+    ) -> TensorT:
         """Multiplies the rows of a gather group and scatters the sum over a scatter group.
 
         ``S_r = sum over my scatter group of concatenate(x of its gather group) @ weight``, and
@@ -79,9 +90,22 @@ class LinearParallel(Method):
             >>> run_ranks(layer, 4)[0]
             [[4.0, 4.0, 4.0]]
         """
-        return self._multiply("all_gather_matmul_reduce_scatter", *tensors, **options)
+        grid = ag_dim, rs_dim, bool(inner_dim_is_ag)
+        result: TensorT = self._plain.all_gather_matmul_reduce_scatter(
+            x, weight, out, residual, trans_weight, grid, gather_rows, scatter_rows
+        )
+        return result
 
-    def all_gather_matmul(self, *tensors: Any, **options: Any) -> Any:
+    def all_gather_matmul(
+        self,
+        x: TensorT,
+        weight: TensorT,
+        *,
+        gather_rows: Sizes | None = None,
+        trans_weight: bool = False,
+        residual: TensorT | None = None,
+        out: TensorT | None = None,
+    ) -> TensorT:
         """Multiplies the rows of all ranks by this rank's weight.
 
         ``out_r = concatenate([x_0, x_1, ..., x_{P-1}]) @ weight_r + residual_r``
@@ -112,9 +136,22 @@ class LinearParallel(Method):
             >>> run_ranks(layer, 2)[0]
             [[0.0, 0.0], [1.0, 1.0]]
         """
-        return self._multiply("all_gather_matmul", *tensors, **options)
+        result: TensorT = self._plain.all_gather_matmul(
+            x, weight, out, residual, trans_weight, gather_rows
+        )
+        return result
 
-    def matmul_reduce_scatter(self, *tensors: Any, **options: Any) -> Any:
+    def matmul_reduce_scatter(
+        self,
+        x: TensorT,
+        weight: TensorT,
+        *,
+        op: ReduceOp = "sum",
+        scatter_rows: Sizes | None = None,
+        trans_weight: bool = False,
+        residual: TensorT | None = None,
+        out: TensorT | None = None,
+    ) -> TensorT:
         """Adds up the ranks' products and leaves each rank its rows of the sum.
 
         ``out_r = (x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1})[my rows] + residual_r``; with
@@ -148,9 +185,20 @@ class LinearParallel(Method):
             >>> run_ranks(layer, 2)
             [[[2.0], [2.0]], [[2.0]]]
         """
-        return self._multiply("matmul_reduce_scatter", *tensors, **options)
+        result: TensorT = self._plain.matmul_reduce_scatter(
+            x, weight, out, residual, trans_weight, scatter_rows, op
+        )
+        return result
 
-    def matmul_all_reduce(self, *tensors: Any, **options: Any) -> Any:
+    def matmul_all_reduce(
+        self,
+        x: TensorT,
+        weight: TensorT,
+        *,
+        trans_weight: bool = False,
+        residual: TensorT | None = None,
+        out: TensorT | None = None,
+    ) -> TensorT:
         """Adds up the ranks' products on every rank.
 
         ``out = x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1} + residual``
@@ -180,54 +228,5 @@ class LinearParallel(Method):
             >>> run_ranks(layer, 2)
             [[[2.0]], [[2.0]]]
         """
-        return self._multiply("matmul_all_reduce", *tensors, **options)
-
-    def _multiply(
-        self,
-        name: str,
-        x: Any,
-        weight: Any,
-        residual: Any,
-        out: Any,
-        *,
-        trans_weight: bool,
-        grid: tuple[int, int, bool] = (0, 0, True),
-        gather_rows: Rows = None,
-        scatter_rows: Rows = None,
-        op: str = "sum",
-    ) -> Any:
-        level = self._level
-        try:
-            op = reduction_name(op)
-            if op not in ("sum", "avg"):
-                refuse_reduction(name, op, ("sum", "avg"))
-            x, weight = as_tensor(name, "x", x), as_tensor(name, "weight", weight)
-            if residual is not None:
-                residual = as_tensor(name, "residual", residual)
-            ag_dim, rs_dim, inner_dim_is_ag = grid
-            said = (
-                name,
-                whole_int64(name, "ag_dim", ag_dim),
-                whole_int64(name, "rs_dim", rs_dim),
-                inner_dim_is_ag,
-                _whole_rows(name, "gather_rows", gather_rows),
-                _whole_rows(name, "scatter_rows", scatter_rows),
-                bool(trans_weight),
-                op == "avg",
-            )
-            key = said, x.shape, weight.shape, residual is None
-            plan = self._plans.get(key) or self._plans.add(
-                key, core().plan_product(level.core, x, weight, residual, *said)
-            )
-            if out is None:
-                out = empty_like_kind(name, x, plan.output_shape)
-        except Exception as error:
-            level.refuse(name, error)
-            raise
-        level.core.run(plan, x, out, weight, residual)
-        return out
-
-
-def _whole_rows(name: str, label: str, rows: Rows) -> tuple[int, ...] | None:
-    what = "whole numbers, one per member of the group"
-    return None if rows is None else whole_sizes(name, rows, label, what)
+        result: TensorT = self._plain.matmul_all_reduce(x, weight, out, residual, trans_weight)
+        return result

@@ -1,0 +1,172 @@
+#include "plain/arguments.h"
+
+#include <limits>
+#include <utility>
+
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+constexpr const char* kList = " must be a list of whole numbers, one per rank, got ";
+
+// The words of collops.torch and refusals of reductions that no method has.
+py::object OfReductions(const char* function) {
+  return py::module_::import("collops.collectives.reductions").attr(function);
+}
+
+// Whether it is a Python int (not numpy's) that int64_t holds.
+bool ReadPlainNumber(py::handle object, int64_t* number) {
+  if (PyLong_CheckExact(object.ptr()) == 0) return false;
+  int overflow = 0;
+  *number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+  return overflow == 0;
+}
+
+// Of what operator.index() takes; false: it does not, and no error is set.
+bool ReadIndex(const char* method, const std::string& label, py::handle value, int64_t* number) {
+  if (ReadPlainNumber(value, number)) return true;
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  if (!index) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw py::error_already_set();
+    PyErr_Clear();
+    return false;
+  }
+  int overflow = 0;
+  *number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow != 0 || *number == std::numeric_limits<int64_t>::min()) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, " must be an int64, got ",
+                       std::string(py::str(index))));
+  }
+  return true;
+}
+
+bool ReadPlainNumbers(py::handle list, Rows* numbers) {
+  const auto size = static_cast<size_t>(PySequence_Fast_GET_SIZE(list.ptr()));
+  numbers->resize(size);
+  for (size_t i = 0; i < size; ++i) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i));
+    if (!ReadPlainNumber(item, &(*numbers)[i])) return false;
+  }
+  return true;
+}
+
+Rows ReadNumbers(const char* method, const char* label, py::handle values, const char* what) {
+  Rows numbers;
+  if (IsList(values) && ReadPlainNumbers(values, &numbers)) return numbers;
+  numbers.clear();
+  const auto list = py::reinterpret_steal<py::object>(PySequence_Tuple(values.ptr()));
+  if (!list && PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw py::error_already_set();
+  PyErr_Clear();
+  bool are_whole = static_cast<bool>(list);
+  for (size_t i = 0; are_whole && i < py::len(list); ++i) {
+    PyObject* const item = PyTuple_GET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i));
+    are_whole = ReadIndex(method, Concat(label, "[", i, "]"), item, &numbers.emplace_back());
+  }
+  if (!are_whole) {
+    ThrowIfError(
+        Error(ERROR_INVALID_PARAM, method, ": ", label, " must be ", what, ", got ", Repr(values)));
+  }
+  return numbers;
+}
+
+// A list, an array or a tensor as a tuple; empty: it is none.
+py::object AsTuple(const py::object& value) {
+  try {
+    py::object list = value;
+    if (!IsList(value)) list = py::module_::import("numpy").attr("asarray")(value).attr("tolist")();
+    py::tuple numbers(list);
+    static_cast<void>(py::hash(numbers));
+    return std::move(numbers);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    return py::object();
+  }
+}
+
+void RefuseOtherKinds(const char* method, const char* label, const py::object& value) {
+  const bool has_no_order = PyDict_Check(value.ptr()) != 0 || PyAnySet_Check(value.ptr()) != 0;
+  if (has_no_order) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label,
+                       " must be a list in the order of the ranks, got ", Repr(value)));
+  }
+  const py::object num_dims = py::getattr(value, "ndim", py::int_(1));
+  if (!num_dims.equal(py::int_(1))) {  // the result's memory, where the sizes stand
+    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, kList, TypeNameOf(value),
+                       " of shape ", Repr(py::list(value.attr("shape"))), ": pass memory as out="));
+  }
+  const py::dict modules = py::module_::import("sys").attr("modules");
+  if (modules.contains("numpy.ma") &&
+      py::isinstance(value, modules["numpy.ma"].attr("MaskedArray"))) {
+    ThrowIfError(
+        Error(ERROR_INVALID_PARAM, method, ": ", label, " is a masked array: pass .filled(value)"));
+  }
+}
+
+}  // namespace
+
+bool IsList(py::handle object) {
+  return PyList_Check(object.ptr()) != 0 || PyTuple_Check(object.ptr()) != 0;
+}
+
+std::string Repr(py::handle object) {
+  return py::repr(object);
+}
+
+std::string TypeNameOf(py::handle object) {
+  return py::str(py::type::handle_of(object).attr("__name__"));
+}
+
+Status StatusOf(const py::error_already_set& error) {
+  const auto status_of = py::module_::import("collops.errors").attr("status_of");
+  const auto [code, text] = status_of(error.value()).cast<std::pair<int, std::string>>();
+  return Status(static_cast<ErrorCode>(code), text);
+}
+
+int64_t ReadWhole(const char* method, const std::string& label, py::handle value) {
+  int64_t number = 0;
+  if (!ReadIndex(method, label, value, &number)) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, " must be a whole number, got ",
+                       Repr(value)));
+  }
+  return number;
+}
+
+Rows ReadSizes(const char* method, const char* label, py::handle value) {
+  Rows numbers;
+  if (IsList(value) && ReadPlainNumbers(value, &numbers)) return numbers;
+  const auto given = py::reinterpret_borrow<py::object>(value);
+  RefuseOtherKinds(method, label, given);
+  const py::object list = AsTuple(given);
+  if (!list) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, kList, Repr(value)));
+  }
+  return ReadNumbers(method, label, list, "whole numbers of rows, one per rank");
+}
+
+std::optional<Rows> ReadMembers(const char* method, const char* label, py::handle value) {
+  if (value.is_none()) return std::nullopt;
+  return ReadNumbers(method, label, value, "whole numbers, one per member of the group");
+}
+
+ReduceOp ReadReduction(const char* method, const py::object& value, bool only_sums) {
+  constexpr ReduceOp kSums[] = {ReduceOp::kSum, ReduceOp::kAvg};
+  constexpr ReduceOp kAll[] = {ReduceOp::kSum,   ReduceOp::kProd,  ReduceOp::kMax,
+                               ReduceOp::kMin,   ReduceOp::kAvg,   ReduceOp::kBitAnd,
+                               ReduceOp::kBitOr, ReduceOp::kBitXor};
+  py::object word = value;
+  if (PyUnicode_Check(value.ptr()) == 0) word = OfReductions("reduction_name")(value);
+  const ReduceOp* const begin = only_sums ? std::begin(kSums) : std::begin(kAll);
+  const ReduceOp* const end = only_sums ? std::end(kSums) : std::end(kAll);
+  for (const ReduceOp* op = begin; op != end && PyUnicode_Check(word.ptr()) != 0; ++op) {
+    if (PyUnicode_CompareWithASCIIString(word.ptr(), Name(*op)) == 0) return *op;
+  }
+  py::list known;
+  for (const ReduceOp* op = begin; op != end; ++op) known.append(Name(*op));
+  OfReductions("refuse_reduction")(method, only_sums ? word : value, known);
+  return ReduceOp::kSum;  // not reached: it raises
+}
+
+}  // namespace collops::bindings

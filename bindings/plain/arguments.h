@@ -1,0 +1,39 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "collops/core/dtype.h"
+#include "collops/operators/plain/row_blocks.h"
+
+namespace collops::bindings {
+
+// Arguments of the plain level that are no tensors. `method` and `label` name them in messages;
+// each function raises ArgumentError for what it cannot read.
+
+// A number that int64_t holds, of anything that Python takes as an index.
+int64_t ReadWhole(const char* method, const std::string& label, pybind11::handle value);
+
+// One number per rank: a list, an array or a tensor.
+Rows ReadSizes(const char* method, const char* label, pybind11::handle value);
+// One number per member of a group; none: None.
+std::optional<Rows> ReadMembers(const char* method, const char* label, pybind11::handle value);
+
+// A reduction by the core's name or as a member of torch.distributed.ReduceOp; `only_sums`: sum or
+// avg.
+ReduceOp ReadReduction(const char* method, const pybind11::object& value, bool only_sums = false);
+
+// Whether it is a list or a tuple.
+bool IsList(pybind11::handle object);
+
+// What the other ranks hear of a Python error: its code and text.
+Status StatusOf(const pybind11::error_already_set& error);
+
+// repr(), and the name of its class.
+std::string Repr(pybind11::handle object);
+std::string TypeNameOf(pybind11::handle object);
+
+}  // namespace collops::bindings
