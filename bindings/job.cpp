@@ -10,9 +10,9 @@
 #include <pybind11/stl.h>
 
 #include "collops/comm/backends/backend_table.h"
-#include "collops/comm/control/bootstrap/awaited_table.h"
-#include "collops/comm/control/bootstrap/socket.h"
-#include "collops/comm/control/meetings/hosts_meeting.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
+#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/registry.h"
 #include "collops/core/deadline.h"
 #include "collops/core/env.h"

@@ -1,7 +1,7 @@
+#include "collops/comm/placement/rank_table.h"
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/placement/local_host.h"
-#include "collops/comm/placement/rank_table/device_rules.h"
-#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/placement.h"
 #include "module.h"
 #include "status.h"
 

@@ -6,8 +6,8 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/collops)
 set(public_headers
     atb.h collops.h
-    comm/agreement.h comm/call.h comm/call_window.h comm/communicator.h comm/communicator_spec.h
-    comm/fused_call.h comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/user_calls.h
+    comm/agreement.h comm/call.h comm/communicator.h comm/communicator_spec.h
+    comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/user_calls.h
     comm/window.h
     core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace/event.h core/trace/log.h
     core/trace/recording.h core/tuning.h

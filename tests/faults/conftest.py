@@ -10,7 +10,7 @@ import pytest
 
 
 def socket_name(job: str) -> str:
-    """The abstract socket of the job's first contact (control/bootstrap/meeting.cpp)."""
+    """The abstract socket of the job's first contact (control/first_contact/local_leader.cpp)."""
     halves = []
     for start_value in (0xCBF29CE484222325, 0x6C62272E07BB0142):
         value = start_value

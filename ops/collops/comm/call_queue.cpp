@@ -210,13 +210,14 @@ void CallQueue::Work() {
       continue;
     }
     lock.unlock();
-    static_cast<void>(control_->CatchAndEnd("Send and Recv", [&] {
+    const Status attended = control::Control::Catch("Send and Recv", [&] {
       messenger->Attend([this] {
         const std::lock_guard<std::mutex> again(mutex_);
         return stopped_ || (!runs_ && !waiting_.empty());
       });
       return Ok();
-    }));
+    });
+    if (!attended.ok()) control_->EndAll(attended);
     lock.lock();
   }
 }

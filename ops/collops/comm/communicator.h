@@ -1,30 +1,24 @@
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "collops/comm/call.h"
 #include "collops/comm/communicator_spec.h"
-#include "collops/comm/fused_call.h"
 #include "collops/comm/pairs/transfer.h"
 #include "collops/comm/rank_set.h"
 #include "collops/comm/user_calls.h"
 #include "collops/comm/window.h"
 #include "collops/core/status.h"
 #include "collops/core/tensor.h"
-#include "collops/core/trace/event.h"
 
 namespace [[gnu::visibility("default")]] collops {
 
-class CallQueue;
-class Messenger;
-class PairWire;
+class BackendCommunicator;
+class FusedCall;
+struct FusedCallSpec;
 struct StartedCall;
 
 namespace kernels {
@@ -40,24 +34,22 @@ struct DeviceShare {
   int blocks_beside = 0;        // of all ranks' collectives on one device, beside products
 };
 
-// A group of ranks and the way bytes move between them. Control holds the group's state; a backend
-// derives from this class and moves bytes. Shared by the operations of a comm_domain, owned by the
-// registry. Not thread-safe: a second thread inside a call gets an error; only Wait(), Test(),
-// Abort() and Close() may be called from any thread. Every call waits for all ranks, at most
-// timeout_s. After an error other than a refusal, all calls fail (`failed()`).
+// A group of ranks and the way bytes move between them, by a backend (BackendCommunicator). Shared
+// by the operations of a comm_domain, owned by the registry. Not thread-safe: a second thread
+// inside a call gets an error; only Wait(), Test(), Abort() and Close() may be called from any
+// thread. Every call waits for all ranks, at most timeout_s. After an error other than a refusal,
+// all calls fail (`failed()`).
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  explicit Communicator(std::shared_ptr<control::Control> control);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  virtual ~Communicator();
+  virtual ~Communicator() = default;
 
-  int rank() const { return spec().rank; }
-  int size() const { return spec().rank_size; }
+  int rank() const { return spec_.rank; }
+  int size() const { return spec_.rank_size; }
   const CommunicatorSpec& spec() const { return spec_; }
   double timeout_s() const;
   void set_timeout_s(double timeout_s);
-  control::Control& control() const { return *control_; }
 
   // Whether the plain level's even calls compare shapes; else numbers of elements, as torch does.
   bool compares_shapes() const { return compares_shapes_; }
@@ -148,7 +140,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Runs `body` as this rank's part of a fused call, which reads its peers' memory as it is
   // written. For backends whose windows reach all ranks.
-  Status RunFused(const FusedCallSpec& spec, const FusedBody& body);
+  Status RunFused(const FusedCallSpec& spec, const std::function<Status(FusedCall*)>& body);
 
   // Makes a subgroup of the ranks with the same color, numbered by key and then by rank here. Every
   // rank calls it; a rank with a negative color takes part and gets null.
@@ -177,7 +169,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Keeps `kept` alive until the work that is on `stream` now is done; `name` is the call's, for
   // messages. On the CPU nothing is.
-  virtual Status KeepOnStream(const char* name, void* stream, KeepAlive kept);
+  virtual Status KeepOnStream(const char* /*name*/, void* /*stream*/, KeepAlive /*kept*/) {
+    return Ok();
+  }
 
   // Whether a window that AllocateWindow() made is still in use.
   virtual bool HasWindows() const { return false; }
@@ -196,102 +190,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // True after Close() or an error that ended the group; the registry then makes a new one.
   bool failed() const;
 
- protected:
-  const std::shared_ptr<control::Control>& shared_control() const { return control_; }
-
-  // The functions below are the backend's; Control has checked that the call may begin. Connected()
-  // is called once, when first contact has created the shared memory; it does not wait.
-  virtual void Connected() {}
-  // Called once after Connected(), in the first call of every rank, whichever it is: the ranks make
-  // what the backend needs before any call, and may wait for each other.
-  virtual Status ConnectAll() { return Ok(); }
-  // Connects the ranks in an engine, if the backend has one, which is done in the first call.
-  virtual bool ConnectsInEngine() const { return false; }
-  virtual Status DoConnect() { return Ok(); }
-  virtual Status DoAgree(const Agreement& agreement);
-  virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
-  virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
-  virtual Status DoExchangeV(const ExchangeVCall& call);
-  virtual Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body);
-  // Carries messages between two ranks; null: Supports() says why there is none. Owned by the
-  // backend.
-  virtual PairWire* pair_wire() { return nullptr; }
-  // Puts messages on a stream; for backends with messages on streams.
-  virtual Status DoMessages(const CallName& name, Transfer* list, int count, void* stream);
-  virtual Status DoBarrier(const Agreement& agreement, void* stream);
-  // Makes the backend's part of a subgroup, while all ranks are in Split(). `members` are the
-  // subgroup's ranks in their order, and `index` this rank's place; empty and -1 for a rank that
-  // joins none. `name` names the subgroup, equal on its ranks.
-  virtual Status DoSplit(const std::vector<int>& members, int index, const std::string& name,
-                         std::shared_ptr<void>* part);
-  // What is wrong with calls that have returned, or with the other ranks.
-  virtual Status DoCheck() { return Ok(); }
-  // Tells the other ranks, which wait for this rank's call, why it refuses.
-  virtual Status DoRefuse(const char* name, const Status& reason);
-  // Waits, while this rank is still in the group, for its work on a device. From any thread.
-  virtual void OnLeave() {}
-  // Releases what an engine holds, from any thread.
-  virtual void OnClose() {}
-
-  // Default implementations on DoAllGatherV and DoReduceScatterV; a backend may override them.
-  // AllReduce is a ReduceScatterV of an even split of the elements into `output`, then an
-  // AllGatherV; Broadcast is an AllGatherV in which only the root has elements. Neither takes
-  // scratch memory.
-  virtual Status DoAllReduce(const AllReduceCall& call);
-  virtual Status DoBroadcast(const BroadcastCall& call);
-
  private:
-  // Runs `body` as this rank's only call, after the calls in the queue.
-  template <typename Body>
-  Status Enter(const char* name, Body&& body);
-  template <typename Body>
-  Status EnterNow(const char* name, Body&& body);
-  // As Enter(), for messages, which do not wait for the queue.
-  template <typename Body>
-  Status EnterPairs(const char* name, Body&& body);
-  void WarnOfWait(const Status& reason) const;
-  // Posts messages that were started before first contact was complete.
-  Status ConnectAndPost(StartedCall* call);
-  Status StartOnStream(const CallName& name, const Transfer* list, int count, void* stream,
-                       Handle* handle, KeepAlive keep);
-  void PayVerdicts(const char* name);
-  Status FinishConnecting();
-  Status MakeQueue(const char* name);
-  // As Enter(), traced, for a call that all ranks make. `moved()` says what is moved.
-  template <typename Moved, typename Body>
-  Status Run(const CallName& name, Moved&& moved, Body&& body);
-  // `group`: the number of the group's call, 0: not all ranks make it.
-  template <typename Moved, typename Body>
-  Status Traced(const char* name, uint64_t group, Moved&& moved, Body&& body);
-  // The number of the next call that all ranks make; equal on all ranks.
-  uint64_t NextGroupCall();
-  const recording::Lane& lane();
-  // An error if the backend carries no messages.
-  Status CheckMessages(const char* name) const;
-  // A subgroup that is about to be made: its ranks here in their order, and how they meet.
-  struct Part;
-  Status GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup);
-  // As MakeSubgroup(), of a group without a board.
-  Status MakeUnseen(const std::string& name, int color, const std::vector<int>& members,
-                    std::shared_ptr<Communicator>* subgroup);
-  Status MakeSubgroup(int color, int key, bool kept, std::shared_ptr<Communicator>* subgroup);
+  friend class BackendCommunicator;
+  explicit Communicator(const CommunicatorSpec& spec) : spec_(spec) {}
+  BackendCommunicator& backend();
+  const BackendCommunicator& backend() const;
 
-  std::shared_ptr<control::Control> control_;
-  const CommunicatorSpec& spec_;          // owned by Control
-  std::unique_ptr<Messenger> messenger_;  // set once first contact is complete
-  std::unique_ptr<CallQueue> queue_owner_;
-  std::atomic<CallQueue*> queue_{nullptr};  // set once a call was started
-  std::map<std::string, std::shared_ptr<Communicator>> kept_subgroups_;
+  const CommunicatorSpec& spec_;  // owned by Control
   UserCalls user_calls_;
-  const bool traced_;
-  const uint64_t lane_id_;
-  std::once_flag lane_described_;
-  recording::Lane lane_;
-  std::atomic<uint64_t> group_calls_{0};
-  std::atomic<bool> connected_{false};
   bool compares_shapes_ = true;
-  // Number of traced calls. Atomic: a second thread may get here before its error.
-  std::atomic<uint64_t> num_calls_{0};
 };
 
 }  // namespace collops

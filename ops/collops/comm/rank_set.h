@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "collops/core/status.h"
+
 namespace [[gnu::visibility("default")]] collops {
 
 // A set of ranks of a group. A value.
@@ -35,6 +37,17 @@ class RankSet {
 };
 
 // "rank 2 of 3", "ranks 1, 3 of 4": those of a group that are not in the set. Of many, the first.
-std::string RanksMissing(const RankSet& present, int rank_size);
+inline std::string RanksMissing(const RankSet& present, int rank_size) {
+  constexpr int kMostListed = 16;
+  const int missing = rank_size - present.count();
+  std::string list;
+  int listed = 0;
+  for (int rank = 0; rank < rank_size && listed < kMostListed; ++rank) {
+    if (present.Contains(rank)) continue;
+    list += Concat(listed++ > 0 ? ", " : " ", rank);
+  }
+  if (missing > listed) list += Concat(" and ", missing - listed, " others");
+  return Concat(missing > 1 ? "ranks" : "rank", list, " of ", rank_size);
+}
 
 }  // namespace collops

@@ -8,11 +8,18 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/backends/backend_table.h"
+#include "collops/comm/control/control.h"
+#include "collops/comm/pairs/messenger.h"
+#include "collops/core/trace/recording.h"
 #include "collops/kernels/isa.h"
 
 namespace collops {
 namespace {
+
+// How long a rank waits for senders to read its verdicts before it leaves.
+constexpr double kLastSettleS = 1.0;
 
 std::atomic<Registry*> instance{nullptr};
 
@@ -146,6 +153,10 @@ Registry::~Registry() {
 }
 
 Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+  return Get(control::GroupSpec(spec), communicator);
+}
+
+Status Registry::Get(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const Backend* backend = nullptr;
   COLLOPS_RETURN_IF_ERROR(FindRunnable(spec.backend, &backend));
   COLLOPS_RETURN_IF_ERROR(kernels::CheckIsa());
@@ -285,6 +296,20 @@ void Registry::CloseAll(const std::string& reason) {
   }
   // They may still have a thread.
   for (const auto& live : ended) live->EndStarted();
+}
+
+void Communicator::Close(const std::string& reason) {
+  BackendCommunicator& group = backend();
+  group.OnLeave();
+  // A peer that sees this rank leave takes messages without a verdict for lost.
+  const bool connected =
+      group.connected_.load(std::memory_order_acquire) && !group.control_->Inherited();
+  if (connected && group.messenger_ != nullptr) group.messenger_->SettleAll(kLastSettleS);
+  group.control_->Close(reason);
+  EndStarted();
+  group.OnClose();
+  Registry::Forget(this);
+  if (recording::On()) recording::Flush();
 }
 
 }  // namespace collops

@@ -9,6 +9,10 @@
 
 namespace [[gnu::visibility("default")]] collops {
 
+namespace control {
+struct GroupSpec;
+}  // namespace control
+
 // The communicators of this process, one per comm_domain and backend. The registry owns them until
 // they are closed, the process ends, or they have failed and another one is asked for, so
 // operations need no new first contact. Thread-safe; waits for no other rank.
@@ -21,6 +25,8 @@ class Registry {
   // nothing uses that communicator any more (no operation, no communicator of the caller's, no
   // window), it is closed, and the ranks meet again.
   Status Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+  // As Get(), of a group that another one makes.
+  Status Get(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
 
   // The open communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);

@@ -1,23 +1,23 @@
-// Subgroups of a communicator: how the ranks tell each other which one they join. And how a
-// communicator is closed, which the registry forgets then.
+// Subgroups of a communicator: how the ranks tell each other which one they join.
 
 #include <algorithm>
+#include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
-#include "collops/comm/communicator.h"
+#include "collops/comm/backend_communicator.h"
+#include "collops/comm/call_scope.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/meetings/introduce.h"
-#include "collops/comm/pairs/messenger.h"
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/control/first_contact/subgroup_meeting.h"
+#include "collops/comm/control/tcp/socket_address.h"
+#include "collops/comm/placement/job_place.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/comm/registry.h"
-#include "collops/core/trace/recording.h"
+#include "collops/core/env.h"
 
 namespace collops {
 namespace {
-
-// How long a rank waits for senders to read its verdicts before it leaves.
-constexpr double kLastSettleS = 1.0;
 
 // What each rank shares in a Split.
 struct Choice {
@@ -45,9 +45,90 @@ bool Spreads(const control::Group& group, const std::vector<Choice>& choices) {
   });
 }
 
+// Where a rank's host accepts connections, if it is the lowest of its subgroup there.
+struct Card {
+  char address[control::tcp::Row::kMostAddressBytes] = {};
+  int32_t port = 0;
+};
+
+// `completed`: the digest of a rank table that was not complete at creation, else empty.
+Status FindSecret(const control::GroupSpec& spec, const std::string& completed,
+                  control::tcp::JobSecret* secret) {
+  std::string digest = completed;
+  if (digest.empty()) digest = spec.table == nullptr ? spec.table_digest : spec.table->digest;
+  if (digest.empty()) COLLOPS_RETURN_IF_ERROR(FindJobDigest(&digest));
+  JobIdentity job;
+  COLLOPS_RETURN_IF_ERROR(
+      FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD, spec.job_id, digest, &job));
+  Env env;
+  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+  *secret = {job.id, env.job_key};
+  return Ok();
+}
+
+// Listens at this host's address, at a free port.
+Status OpenListener(control::Introduction* made, Card* card) {
+  control::tcp::SocketAddress address;
+  COLLOPS_RETURN_IF_ERROR(control::tcp::Resolve(made->address, 0, &address));
+  COLLOPS_RETURN_IF_ERROR(made->listener->Open(address));
+  const std::string host = made->listener->address().Host();
+  std::strncpy(card->address, host.c_str(), sizeof(card->address) - 1);
+  card->port = made->listener->address().port();
+  return Ok();
+}
+
+// The ranks of a subgroup that this rank joins: itself, and where its host listens.
+Status Prepare(control::Control* parent, const std::vector<int>& members,
+               control::Introduction* made, Card* card) {
+  const control::Group& group = parent->endpoint().group();
+  COLLOPS_RETURN_IF_ERROR(FindSecret(parent->spec(), group.table_digest, &made->secret));
+  made->address = group.address;
+  made->listener = std::make_unique<control::tcp::JobListener>(made->secret);
+  const auto lowest = std::find_if(members.begin(), members.end(), [&](int member) {
+    return group.peers[static_cast<size_t>(member)].host == group.host;
+  });
+  return *lowest == parent->spec().rank ? OpenListener(made, card) : Ok();
+}
+
+// A call of `parent` in which the ranks of each subgroup on several hosts tell each other where
+// their hosts accept connections. Every rank of the parent makes it. `members`: this rank's
+// subgroup, in its order; *introduction stays null if it is on one host, or empty. A rank that
+// cannot listen refuses the call.
+Status Introduce(control::Control* parent, const std::vector<int>& members,
+                 std::shared_ptr<control::Introduction>* introduction) {
+  const control::Group& group = parent->endpoint().group();
+  Card own;
+  std::shared_ptr<control::Introduction> made;
+  if (control::OnSeveralHosts(group, members)) {
+    made = std::make_shared<control::Introduction>();
+    const Status prepared = Prepare(parent, members, made.get(), &own);
+    if (!prepared.ok()) {
+      COLLOPS_RETURN_IF_ERROR(parent->Refuse("split", prepared));
+      return prepared;
+    }
+  }
+  std::vector<Card> cards(static_cast<size_t>(parent->spec().rank_size));
+  COLLOPS_RETURN_IF_ERROR(
+      parent->Share(Agreement("Split").InPlainWords("split", 1), &own, sizeof(own), cards.data()));
+  if (made == nullptr) return Ok();
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto member = static_cast<size_t>(members[i]);
+    const Card& card = members[i] == parent->spec().rank ? own : cards[member];
+    control::tcp::Row row;
+    row.rank = static_cast<int>(i);
+    row.pid = group.peers[member].pid;
+    row.host = std::to_string(group.peers[member].host);
+    row.address.assign(card.address, strnlen(card.address, sizeof(card.address)));
+    row.port = card.port;
+    made->rows.push_back(std::move(row));
+  }
+  *introduction = std::move(made);
+  return Ok();
+}
+
 }  // namespace
 
-struct Communicator::Part {
+struct BackendCommunicator::Part {
   std::vector<int> members;
   std::string name;  // equal on its ranks, and no other subgroup's
   bool kept = false;
@@ -55,13 +136,9 @@ struct Communicator::Part {
   std::shared_ptr<void> of_backend;
 };
 
-Status Communicator::DoSplit(const std::vector<int>& /*members*/, int /*index*/,
-                             const std::string& /*name*/, std::shared_ptr<void>* /*part*/) {
-  return Ok();
-}
-
-Status Communicator::MakeUnseen(const std::string& name, int color, const std::vector<int>& members,
-                                std::shared_ptr<Communicator>* subgroup) {
+Status BackendCommunicator::MakeUnseen(const std::string& name, int color,
+                                       const std::vector<int>& members,
+                                       std::shared_ptr<Communicator>* subgroup) {
   Part part;
   part.members = members;
   part.name = Concat("/", name, ".", color);
@@ -73,8 +150,8 @@ Status Communicator::MakeUnseen(const std::string& name, int color, const std::v
   return GetSubgroup(part, subgroup);
 }
 
-Status Communicator::MakeSubgroup(int color, int key, bool kept,
-                                  std::shared_ptr<Communicator>* subgroup) {
+Status BackendCommunicator::MakeSubgroup(int color, int key, bool kept,
+                                         std::shared_ptr<Communicator>* subgroup) {
   const Choice own{color, key, std::random_device()()};
   std::vector<Choice> choices(static_cast<size_t>(size()));
   COLLOPS_RETURN_IF_ERROR(control_->Share(Agreement("Split").InPlainWords("split", 1), &own,
@@ -86,7 +163,7 @@ Status Communicator::MakeSubgroup(int color, int key, bool kept,
   if (color >= 0) part.members = Members(choices, color);
   part.name = Concat("/split ", choices[0].token, ".", color);
   if (Spreads(control_->endpoint().group(), choices)) {
-    COLLOPS_RETURN_IF_ERROR(control::Introduce(control_.get(), part.members, &part.introduction));
+    COLLOPS_RETURN_IF_ERROR(Introduce(control_.get(), part.members, &part.introduction));
   }
   const auto place = std::find(part.members.begin(), part.members.end(), rank());
   const int index = color < 0 ? -1 : static_cast<int>(place - part.members.begin());
@@ -99,12 +176,12 @@ Status Communicator::MakeSubgroup(int color, int key, bool kept,
   if (made.ok() && part.introduction != nullptr) made = (*subgroup)->Connect();
   if (!made.ok()) subgroup->reset();
   // An error of a subgroup does not end this group, unless the subgroup belongs to it.
-  return made.ok() || kept ? made : control_->Excuse(made);
+  return made.ok() || kept ? made : control_->KeepGroupAfter(made);
 }
 
-Status Communicator::GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup) {
+Status BackendCommunicator::GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup) {
   const std::vector<int>& members = part.members;
-  CommunicatorSpec spec = this->spec();
+  control::GroupSpec spec = this->spec();
   spec.has_no_board = !control_->has_board();
   if (spec.table != nullptr && !spec.has_no_board) {
     // A table that was not complete at creation has another text since.
@@ -132,16 +209,30 @@ Status Communicator::GetSubgroup(const Part& part, std::shared_ptr<Communicator>
   return Registry::Instance().Get(spec, subgroup);
 }
 
-void Communicator::Close(const std::string& reason) {
-  OnLeave();
-  // A peer that sees this rank leave takes messages without a verdict for lost.
-  const bool connected = connected_.load(std::memory_order_acquire) && !control_->Inherited();
-  if (connected && messenger_ != nullptr) messenger_->SettleAll(kLastSettleS);
-  control_->Close(reason);
-  EndStarted();
-  OnClose();
-  Registry::Forget(this);
-  if (recording::On()) recording::Flush();
+Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* subgroup) {
+  CallScope scope(&backend(), "split");
+  return scope.Run([&] { return backend().MakeSubgroup(color, key, false, subgroup); });
+}
+
+Status Communicator::KeptSplit(const std::string& name, int color, const std::vector<int>& members,
+                               std::shared_ptr<Communicator>* subgroup) {
+  BackendCommunicator& group = backend();
+  CallScope scope(&group, "split", CallScope::Kind::kUntraced);
+  return scope.Run([&]() -> Status {
+    const auto kept = group.kept_subgroups_.find(name);
+    if (kept != group.kept_subgroups_.end()) {
+      *subgroup = kept->second;
+      return Ok();
+    }
+    scope.BecomeGroupCall();
+    const auto own = std::find(members.begin(), members.end(), rank());
+    const int key = static_cast<int>(own - members.begin());
+    COLLOPS_RETURN_IF_ERROR(group.control_->has_board()
+                                ? group.MakeSubgroup(color, key, true, subgroup)
+                                : group.MakeUnseen(name, color, members, subgroup));
+    group.kept_subgroups_[name] = *subgroup;
+    return Ok();
+  });
 }
 
 }  // namespace collops

@@ -22,10 +22,10 @@ using collops::CommunicatorSpec;
 using collops::Registry;
 using collops::Status;
 
-class FakeCommunicator : public Communicator {
+class FakeCommunicator : public collops::BackendCommunicator {
  public:
   explicit FakeCommunicator(const CommunicatorSpec& spec)
-      : Communicator(std::make_shared<collops::control::Control>(spec)) {}
+      : BackendCommunicator(std::make_shared<collops::control::Control>(spec)) {}
   Status Supports(collops::Primitive, collops::DType, collops::ReduceOp) const override {
     return {};
   }
@@ -40,7 +40,8 @@ Status Available() {
   return {};
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const collops::control::GroupSpec& spec,
+              std::shared_ptr<Communicator>* communicator) {
   *communicator = std::make_shared<FakeCommunicator>(spec);
   return {};
 }

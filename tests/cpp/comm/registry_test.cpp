@@ -43,10 +43,10 @@ std::vector<std::string>& CloseLog() {
   return *log;
 }
 
-class FakeCommunicator : public Communicator {
+class FakeCommunicator : public collops::BackendCommunicator {
  public:
   explicit FakeCommunicator(const CommunicatorSpec& spec)
-      : Communicator(std::make_shared<collops::control::Control>(spec)) {
+      : BackendCommunicator(std::make_shared<collops::control::Control>(spec)) {
     ++Shared().created;
   }
   ~FakeCommunicator() override {
@@ -85,7 +85,8 @@ Status Unavailable() {
   return Error(ERROR_UNSUPPORTED, "backend absent: not here");
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const collops::control::GroupSpec& spec,
+              std::shared_ptr<Communicator>* communicator) {
   COLLOPS_CHECK_ARG(spec.comm_domain != "refused", ERROR_INTERNAL_ERROR, "refused");
   *communicator = std::make_shared<FakeCommunicator>(spec);
   return Ok();

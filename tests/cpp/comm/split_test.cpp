@@ -135,7 +135,7 @@ TEST(AFailureOfTheParentEndsTheFirstContactOfAKeptSubgroup) {
     const collops::Status reason(collops::ERROR_OUT_OF_HOST_MEMORY, "no room for the sums");
     ASSERT_TRUE(part != nullptr);
     if (rank == 1) {
-      EXPECT_EQ(part->control().Fail(reason, 0).message(), reason.message());
+      EXPECT_EQ(ControlOf(*part).Fail(reason, 0).message(), reason.message());
       EXPECT_TRUE(communicator.failed());
     } else if (rank == 0) {
       EXPECT_EQ(part->Barrier().code(), collops::ERROR_OUT_OF_HOST_MEMORY);

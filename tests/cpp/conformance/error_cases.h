@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conformance/attempt.h"
+#include "run_call.h"
 
 namespace conformance {
 
@@ -145,7 +146,7 @@ inline void AbortsFromAThread(int rank, int variant, Communicator& comm) {
     // An abort also ends the calls that slower ranks are still in.
     AwaitCount(Shared().counters[1], comm.size());
     aborting = std::thread([&] {
-      while (!comm.control().in_call()) std::this_thread::yield();
+      while (!ControlOf(comm).in_call()) std::this_thread::yield();
       comm.Abort("a second thread gave up");
     });
   } else {
@@ -174,7 +175,8 @@ inline void Leaves(int rank, int variant, Communicator& comm) {
 inline void Failures(int rank, int variant, Communicator& comm) {
   Status status;
   if (rank == 0) {
-    status = comm.control().Run("Sum", [] { return Error(ERROR_OUT_OF_HOST_MEMORY, "no room"); });
+    status =
+        RunCall(ControlOf(comm), "Sum", [] { return Error(ERROR_OUT_OF_HOST_MEMORY, "no room"); });
   } else {
     Attempt attempt(static_cast<Kind>(variant), false, &comm);
     status = attempt.Run();
@@ -198,7 +200,7 @@ inline void SecondCallers(int rank, int variant, Communicator& comm) {
     return;
   }
   std::thread first([&] { EXPECT_EQ(Try(kind, comm).message(), ""); });
-  while (!comm.control().in_call()) std::this_thread::yield();
+  while (!ControlOf(comm).in_call()) std::this_thread::yield();
   const Status second = Try(kind, comm);
   EXPECT_EQ(second.code(), ERROR_INVALID_PARAM);
   EXPECT_CONTAINS(second.message(), "one thread at a time");

@@ -1,5 +1,5 @@
 // How much memory the machine and its cgroups have left, from files that the tests write.
-#include "collops/comm/control/available_memory.h"
+#include "collops/comm/control/segment.h"
 
 #include <cstdlib>
 #include <filesystem>

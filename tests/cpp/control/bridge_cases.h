@@ -5,6 +5,7 @@
 #include "conformance/error_cases.h"
 #include "conformance/group_cases.h"
 #include "control/hosts.h"
+#include "run_call.h"
 
 namespace hosts {
 
@@ -65,20 +66,20 @@ inline void LeaveBeforeItsHost(Hosts& hosts, bool fails) {
   OnHosts(hosts, kTimeoutS, [fails](int rank, Communicator& comm) {
     const Agreement agreement("a step");
     control::Step* step = nullptr;
-    const Status status = comm.control().Run("a step", [&]() -> Status {
-      step = &comm.control().step();
+    const Status status = RunCall(ControlOf(comm), "a step", [&]() -> Status {
+      step = &ControlOf(comm).step();
       COLLOPS_RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
       step->Publish();
       COLLOPS_RETURN_IF_ERROR(step->AwaitAll());
-      const control::Member& speaker = step->endpoint().board().member(0);
-      while (rank == 1 && speaker.left.load() == 0) std::this_thread::yield();
+      const control::Member& relay = step->endpoint().board().member(0);
+      while (rank == 1 && relay.left.load() == 0) std::this_thread::yield();
       // Longer than a watcher lives that does not wait for its host.
       if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       return rank == 2 ? step->EndTogether() : step->End();
     });
     EXPECT_EQ(status.message(), "");
     if (rank != 0 || !fails) return;
-    const Status failure = comm.control().Run("the next step", [&]() -> Status {
+    const Status failure = RunCall(ControlOf(comm), "the next step", [&]() -> Status {
       COLLOPS_RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
       return Error(ERROR_OUT_OF_HOST_MEMORY, "no room");
     });
@@ -152,7 +153,7 @@ inline void LookWhileComputing(Hosts& hosts) {
     if (rank == 3) return comm.Abort("it has seen enough");
     Status status;
     const auto start = std::chrono::steady_clock::now();
-    while (status.ok() && SecondsSince(start) < kTimeoutS) status = comm.control().Peek("Barrier");
+    while (status.ok() && SecondsSince(start) < kTimeoutS) status = ControlOf(comm).Peek("Barrier");
     EXPECT_EQ(status.code(), ERROR_ABORTED);
     EXPECT_CONTAINS(status.message(), "rank 3 aborted: it has seen enough");
   });

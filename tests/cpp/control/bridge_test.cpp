@@ -46,7 +46,7 @@ TEST(StepsOfAllKindsOverAConnectionThatBreaks) {
   EXPECT_TRUE(link->breaks() > 20);
 }
 
-// Ranks leave as soon as they have finished; slower ranks still get all earlier news.
+// Ranks leave as soon as they have finished; slower ranks still get all earlier updates.
 TEST(TheLastStepIsCompleteOnAllHosts) {
   for (int i = 0; i < 40; ++i) {
     Hosts hosts = TwoHosts({300, 0, 2});
@@ -96,15 +96,15 @@ TEST(AWatcherThatWasStoppedMissesNothing) {
 TEST(AHostThatSendsInvalidNewsIsCutOff) {
   using collops::control::Encode;
   using collops::control::HeadKind;
-  using collops::control::News;
-  using collops::control::NewsKind;
+  using collops::control::StatusKind;
+  using collops::control::StatusUpdate;
   using collops::control::StepWord;
   const std::vector<std::byte> agreement(static_cast<size_t>(Agreement::EncodedBytes(kRanks)),
                                          std::byte{0xff});
   const auto call = [&](int rank, uint64_t word) {
-    News news{NewsKind::kHead, rank, word};
-    news.agreement = agreement.data();
-    return Encode(news, kRanks);
+    StatusUpdate update{StatusKind::kHead, rank, word};
+    update.agreement = agreement.data();
+    return Encode(update, kRanks);
   };
   collops::control::Frame cut_short = call(2, StepWord(2, HeadKind::kCall));
   cut_short.pop_back();
@@ -114,12 +114,12 @@ TEST(AHostThatSendsInvalidNewsIsCutOff) {
       call(1, StepWord(2, HeadKind::kCall)),      // a rank of the other host
       call(2, StepWord(4, HeadKind::kCall)),      // a step that is not possible yet
       call(2, StepWord(2, HeadKind::kCall) | 3),  // neither a call nor a refusal
-      Encode({NewsKind::kHead, 2, StepWord(2, HeadKind::kCall)}, kRanks),
-      Encode({NewsKind::kFinished, 3, 1000}, kRanks),
-      Encode({NewsKind::kLeft, 0}, kRanks),
-      Encode({static_cast<NewsKind>(77), 2}, kRanks),
-      Encode({NewsKind::kLeft, -1}, kRanks),
-      Encode({NewsKind::kLeft, 4}, kRanks),
+      Encode({StatusKind::kHead, 2, StepWord(2, HeadKind::kCall)}, kRanks),
+      Encode({StatusKind::kFinished, 3, 1000}, kRanks),
+      Encode({StatusKind::kLeft, 0}, kRanks),
+      Encode({static_cast<StatusKind>(77), 2}, kRanks),
+      Encode({StatusKind::kLeft, -1}, kRanks),
+      Encode({StatusKind::kLeft, 4}, kRanks),
   };
   for (const collops::control::Frame& lie : lies) {
     const auto link = std::make_shared<Link>(Faults{});

@@ -46,7 +46,7 @@ TEST(EqualCallsPassAndNothingMoves) {
   ranks::RunThreads(2, [](int, Communicator& communicator) {
     const Numbers numbers;
     for (int i = 0; i < 10; ++i) {
-      EXPECT_EQ(communicator.control().Peek("AllGatherV").message(), "");
+      EXPECT_EQ(ControlOf(communicator).Peek("AllGatherV").message(), "");
       EXPECT_EQ(communicator.Agree(Gather(numbers)).message(), "");
       EXPECT_EQ(communicator.Agree(Scatter(numbers)).message(), "");
     }
@@ -82,10 +82,10 @@ TEST(ARankThatHasEndedIsSeenWithoutWaiting) {
   const pid_t pid = ranks::Start([&] { EXPECT_TRUE(ranks::Make(job, 1, 2)->Barrier().ok()); });
   const auto communicator = ranks::Make(job, 0, 2);
   EXPECT_TRUE(
-      communicator->control().Peek("AllGatherV").ok());  // before first contact no rank is missing
+      ControlOf(*communicator).Peek("AllGatherV").ok());  // before first contact no rank is missing
   EXPECT_TRUE(communicator->Barrier().ok());
   EXPECT_EQ(ranks::Wait(pid).code, 0);
-  const Status status = communicator->control().Peek("AllGatherV");
+  const Status status = ControlOf(*communicator).Peek("AllGatherV");
   EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
   EXPECT_CONTAINS(status.message(), "rank 1 (pid " + std::to_string(pid) + ")");
 }
@@ -94,7 +94,7 @@ TEST(AnAbortIsSeenWithoutWaiting) {
   ranks::Run(2, [](int rank, Communicator& communicator) {
     Status status = communicator.Barrier();
     if (rank == 0) return communicator.Abort("HCCL gave up");
-    while (status.ok()) status = communicator.control().Peek("AllGatherV");
+    while (status.ok()) status = ControlOf(communicator).Peek("AllGatherV");
     EXPECT_CONTAINS(status.message(), "HCCL gave up");
   });
 }

@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "collops/comm/control/bootstrap/unique_fd.h"
+#include "collops/comm/control/descriptor.h"
 #include "collops/comm/control/endpoint.h"
 #include "collops/comm/control/hosts/bridge.h"
 #include "control/wire.h"
@@ -67,7 +67,7 @@ class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
   };
   struct Way {  // one direction, to a host
     std::deque<Sent> frames;
-    UniqueFd bell{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    UniqueFd doorbell{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
   };
 
   std::unique_lock<std::mutex> Enter(int host) {
@@ -81,7 +81,7 @@ class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
     since_break_ = 0;
     for (Way& way : ways_) {
       way.frames.clear();
-      collops::control::RingBell(way.bell.get());
+      collops::control::RingDoorbell(way.doorbell.get());
     }
   }
 
@@ -118,7 +118,7 @@ class Bridge : public collops::control::Bridge {
     Clock::time_point due = Clock::now() + delay;
     if (!way.frames.empty()) due = std::max(due, way.frames.back().due);
     way.frames.push_back({frame, due});
-    collops::control::RingBell(way.bell.get());
+    collops::control::RingDoorbell(way.doorbell.get());
     if (++link_->since_break_ == link_->faults_.breaks_after) link_->Break();
     return true;
   }
@@ -129,12 +129,12 @@ class Bridge : public collops::control::Bridge {
     Link::Way& way = link_->ways_[host_];
     uint64_t rung = 0;
     // A later frame rings again. Until a frame is due, the watcher polls.
-    if (way.frames.empty()) static_cast<void>(!read(way.bell.get(), &rung, sizeof(rung)));
+    if (way.frames.empty()) static_cast<void>(!read(way.doorbell.get(), &rung, sizeof(rung)));
     if (way.frames.empty() || way.frames.front().due > Clock::now()) return false;
     *host = 1 - host_;
     *frame = std::move(way.frames.front().frame);
     way.frames.pop_front();
-    collops::control::RingBell(link_->ways_[1 - host_].bell.get());  // there is room again
+    collops::control::RingDoorbell(link_->ways_[1 - host_].doorbell.get());  // there is room again
     return true;
   }
 
@@ -147,7 +147,7 @@ class Bridge : public collops::control::Bridge {
 
   void AddPolled(std::vector<pollfd>* polled) const override {
     const auto lock = link_->Enter(host_);
-    polled->push_back({link_->ways_[host_].bell.get(), POLLIN, 0});
+    polled->push_back({link_->ways_[host_].doorbell.get(), POLLIN, 0});
   }
 
  private:

@@ -96,7 +96,7 @@ class Carrier : public collops::control::HeadCarrier {
     if (!IsLost(sources_[index])) return collops::Ok();
     return collops::Error(collops::ERROR_PEER_LOST, "the connection is cut");
   }
-  void Nap(const collops::control::Doze&) override {
+  void Sleep(const collops::control::WakeCondition&) override {
     std::unique_lock<std::mutex> lock(post_->mutex_);
     for (const int from : sources_) {
       if (!post_->heads_[{from, rank_}].empty()) return;

@@ -92,7 +92,7 @@ class Hosts {
     collops::control::Group group;
     group.host = HostOfRank(rank);
     group.segment = boards_[static_cast<size_t>(group.host)];
-    group.bell = UniqueFd(dup(bells_[static_cast<size_t>(group.host)].get()));
+    group.doorbell = UniqueFd(dup(bells_[static_cast<size_t>(group.host)].get()));
     for (int r = 0; r < size(); ++r) {
       group.peers.emplace_back();
       group.peers.back().pid = 1000 + r;

@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "collops/comm/control/endpoint.h"
-#include "collops/comm/control/hosts/local_news.h"
+#include "collops/comm/control/hosts/watcher.h"
 #include "collops/core/deadline.h"
 
 namespace {
@@ -23,9 +23,9 @@ class Tape : public Bridge {
   bool Tell(int, const Frame& frame) override {
     if (room_ == 0) return false;
     --room_;
-    News news;
-    EXPECT_TRUE(Decode(frame, rank_size_, &news));
-    text_ += Letter(news.kind) + std::to_string(news.rank) + " ";
+    StatusUpdate update;
+    EXPECT_TRUE(Decode(frame, rank_size_, &update));
+    text_ += Letter(update.kind) + std::to_string(update.rank) + " ";
     return true;
   }
   bool Take(int*, Frame*) override { return false; }
@@ -39,7 +39,7 @@ class Tape : public Bridge {
   std::string Told() { return std::exchange(text_, ""); }
 
  private:
-  static std::string Letter(NewsKind kind) {
+  static std::string Letter(StatusKind kind) {
     constexpr const char* kLetters[] = {"?", "beat", "head", "finished", "failed", "left", "ended"};
     return kLetters[static_cast<int>(kind)];
   }
@@ -63,7 +63,7 @@ class Host {
       if (r < own_) own.push_back(r);
       ends_.push_back(std::make_unique<Endpoint>(MakeGroup(), r, size_));
     }
-    news_ = std::make_unique<LocalNews>(&group_, own, size_);
+    sender_ = std::make_unique<StatusSender>(&group_, own, size_);
   }
   ~Host() {
     for (const int end : life_) close(end);
@@ -71,8 +71,8 @@ class Host {
 
   Endpoint& end(int rank) { return *ends_[static_cast<size_t>(rank)]; }
   Tape& bridge() { return bridge_; }
-  void Look(bool all = true) { news_->Look(all); }
-  bool Tell(int host = 1) { return news_->TellTo(host, &bridge_); }
+  void Look(bool all = true) { sender_->Look(all); }
+  bool Tell(int host = 1) { return sender_->SendTo(host, &bridge_); }
   void Begin(int rank, uint64_t step, HeadKind kind = HeadKind::kCall) {
     end(rank).head(rank, step).step.store(StepWord(step, kind));
   }
@@ -108,7 +108,7 @@ class Host {
   Group group_;
   std::vector<std::unique_ptr<Endpoint>> ends_;
   Tape bridge_;
-  std::unique_ptr<LocalNews> news_;
+  std::unique_ptr<StatusSender> sender_;
 };
 
 // Both ranks have begun step 2. Rank 1 fails in it; rank 0 sees that and leaves.

@@ -1,6 +1,7 @@
 // A failure of the group at the same time as a step: heads from before it count, and none is
 // published after it.
 #include "conformance/ground.h"
+#include "run_call.h"
 
 namespace {
 
@@ -21,12 +22,12 @@ TEST(AStepBegunAfterAFailureIsNotPublished) {
     EXPECT_EQ(comm.Barrier().message(), "");
     ++met;
     AwaitCount(met, 2);
-    const uint64_t next = comm.control().step_number() + 1;
+    const uint64_t next = ControlOf(comm).step_number() + 1;
     if (rank == 0) {
       comm.Abort("enough");
       failed = 1;
       AwaitCount(tried, 1);
-      EXPECT_FALSE(comm.control().endpoint().HasBegun(1, next));
+      EXPECT_FALSE(ControlOf(comm).endpoint().HasBegun(1, next));
       return;
     }
     AwaitCount(failed, 1);
@@ -41,8 +42,8 @@ TEST(AStepBegunAfterAFailureIsNotPublished) {
 TEST(DataThatArrivedBeforeAFailureIsUsed) {
   ranks::RunThreads(1, [](int, Communicator& comm) {
     const Agreement agreement("a step");
-    const Status status = comm.control().Run("a step", [&]() -> Status {
-      Step& step = comm.control().step();
+    const Status status = RunCall(ControlOf(comm), "a step", [&]() -> Status {
+      Step& step = ControlOf(comm).step();
       COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, 20));
       int asked = 0;
       const auto ready = [&] {
@@ -75,11 +76,11 @@ TEST(DataThatArrivedBeforeALossIsUsed) {
       return;
     }
     const Agreement agreement("a step");
-    const Status status = comm.control().Run("a step", [&]() -> Status {
-      Step& step = comm.control().step();
+    const Status status = RunCall(ControlOf(comm), "a step", [&]() -> Status {
+      Step& step = ControlOf(comm).step();
       COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, 20));
       // Runs between the wait's check of `ready` and its check for losses.
-      comm.control().set_drain([&] {
+      ControlOf(comm).set_drain([&] {
         looks = 1;
         AwaitCount(left, 1);
       });
@@ -87,6 +88,6 @@ TEST(DataThatArrivedBeforeALossIsUsed) {
       return step.End();
     });
     EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
-    comm.control().set_drain({});
+    ControlOf(comm).set_drain({});
   });
 }

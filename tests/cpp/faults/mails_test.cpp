@@ -5,7 +5,7 @@
 
 #include <climits>
 
-#include "collops/comm/control/bootstrap/socket.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 #include "faults/doom.h"
 #include "faults/ways.h"
 
@@ -27,8 +27,8 @@ struct Mail {
 // Rank `from` writes into the mailbox of `to`.
 bool Post(Communicator& from, int to, const void* mail, size_t bytes, const std::vector<int>& fds) {
   const int mailbox =
-      from.control().endpoint().group().peers[static_cast<size_t>(to)].mailbox.get();
-  return collops::control::Send(mailbox, mail, bytes, fds) == collops::control::Transfer::kDone;
+      ControlOf(from).endpoint().group().peers[static_cast<size_t>(to)].mailbox.get();
+  return collops::control::Send(mailbox, mail, bytes, fds) == collops::control::SocketResult::kDone;
 }
 
 // How long after the start of its call a rank posts its mail. A rank that is late is so for longer.

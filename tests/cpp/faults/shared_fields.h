@@ -30,8 +30,8 @@ class Table {
   Table(Communicator& comm, int liar)
       : liar_(liar),
         size_(comm.size()),
-        board_(comm.control().endpoint().board()),
-        layout_(comm.control().backend_memory(), comm.size()),
+        board_(ControlOf(comm).endpoint().board()),
+        layout_(ControlOf(comm).backend_memory(), comm.size()),
         pairs_(layout_.pairs(), comm.size()) {
     AddBoard();
     AddCallRecord();

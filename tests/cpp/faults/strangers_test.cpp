@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <iterator>
 
-#include "collops/comm/control/bootstrap/socket.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 #include "control/bootstrap/guests.h"
 
 namespace {

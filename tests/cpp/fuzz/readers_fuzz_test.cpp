@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "collops/comm/control/bootstrap/messages.h"
-#include "collops/comm/control/hosts/news.h"
-#include "collops/comm/control/tcp/first_contact/introduction.h"
+#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/hosts/watcher.h"
 #include "collops/comm/control/tcp/handshake.h"
+#include "collops/comm/control/tcp/job_port.h"
 #include "collops/comm/control/tcp/row.h"
-#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/operators/params.h"
 #include "control/tcp/loopback.h"
 #include "fuzz/mutation.h"
@@ -22,18 +22,18 @@ using namespace collops;
 using control::Frame;
 using control::MeetingMessage;
 using control::MessageType;
-using control::News;
-using control::NewsKind;
-using control::tcp::Application;
+using control::StatusKind;
+using control::StatusUpdate;
 using control::tcp::Challenge;
 using control::tcp::Claim;
 using control::tcp::FieldReader;
 using control::tcp::FieldWriter;
+using control::tcp::HandshakeClient;
 using control::tcp::JobSecret;
+using control::tcp::PortReply;
+using control::tcp::PortRequest;
 using control::tcp::Proof;
 using control::tcp::Row;
-using control::tcp::Said;
-using control::tcp::Told;
 using fuzz::Drive;
 using loopback::FrameOf;
 using loopback::TextOf;
@@ -55,8 +55,8 @@ bool ReadParam(const std::string& text) {
 
 // What a whole frame says, written again: the frame's own bytes, unless it was not valid.
 std::string SaidAgain(const std::string& bytes) {
-  Said said;
-  if (!Said::Read(FrameOf(bytes), &said)) return "";
+  PortRequest said;
+  if (!PortRequest::Read(FrameOf(bytes), &said)) return "";
   EXPECT_TRUE(said.port >= 0 && said.port <= 65535 && said.pid >= 0);
   EXPECT_TRUE(said.address.size() <= Row::kMostAddressBytes);
   return TextOf(said.frame());
@@ -77,7 +77,7 @@ std::string RowAgain(const std::string& bytes) {
 bool ReadFrame(const std::string& input) {
   if (input.empty()) return false;
   const std::string bytes = input.substr(1);
-  Told told;
+  PortReply told;
   const Frame frame = FrameOf(bytes);
   std::string again;
   switch (input[0]) {
@@ -91,7 +91,7 @@ bool ReadFrame(const std::string& input) {
       EXPECT_TRUE(again.empty() || again == bytes);
       return !again.empty();
     case 't':
-      return Told::Read(frame, &told);
+      return PortReply::Read(frame, &told);
     default:
       return false;
   }
@@ -101,14 +101,14 @@ std::vector<std::string> NewsCorpus() {
   constexpr int kRanks = 3;
   static const std::vector<std::byte> bytes(
       static_cast<size_t>(Agreement::EncodedBytes(kRanks) + control::kShareBytes), std::byte{7});
-  News head{NewsKind::kHead, 2, 41, 0x1234, 0x5678};
+  StatusUpdate head{StatusKind::kHead, 2, 41, 0x1234, 0x5678};
   head.agreement = bytes.data();
-  News shared = head;
+  StatusUpdate shared = head;
   shared.shared = bytes.data();
-  News failed{NewsKind::kFailed, 1, 9, 0, 0, ERROR_TIMEOUT};
+  StatusUpdate failed{StatusKind::kFailed, 1, 9, 0, 0, ERROR_TIMEOUT};
   failed.text = "call 1 timed out after 0.5 s";
   std::vector<std::string> corpus;
-  for (const News& news : {News{}, head, shared, failed}) {
+  for (const StatusUpdate& news : {StatusUpdate{}, head, shared, failed}) {
     corpus.push_back(TextOf(Encode(news, kRanks)));
   }
   return corpus;
@@ -117,7 +117,7 @@ std::vector<std::string> NewsCorpus() {
 bool ReadNews(const std::string& input) {
   constexpr int kRanks = 3;
   const Frame frame = FrameOf(input);
-  News news;
+  StatusUpdate news;
   if (!Decode(frame, kRanks, &news)) return false;
   EXPECT_TRUE(news.rank >= 0 && news.rank < kRanks);
   EXPECT_EQ(TextOf(Encode(news, kRanks)).size(), input.size());
@@ -188,7 +188,7 @@ TEST(MessagesOfFirstContactOnAHost) {
     std::vector<control::UniqueFd> fds;
     const auto transfer = control::ReceiveMessage(ends[1], &message, &fds);
     EXPECT_TRUE(std::memchr(message.text, 0, sizeof(message.text)) != nullptr);
-    if (transfer != control::Transfer::kDone) return false;
+    if (transfer != control::SocketResult::kDone) return false;
     EXPECT_FALSE(control::VerdictOf(message).ok());
     return true;
   });
@@ -204,7 +204,7 @@ TEST(TheProofBetweenHosts) {
   for (int round = fuzz::Rounds(40); round > 0; --round) {
     // Who connects gets its own hello, damaged; who listens gets that, then a damaged proof.
     loopback::Ends other;
-    Application stranger(std::move(*other.first), &secret, claim);
+    HandshakeClient stranger(std::move(*other.first), &secret, claim);
     ASSERT_TRUE(stranger.Step() == Proof::kUnderWay);
     Frame hello;
     loopback::Await([&] { return other.second->Receive(&hello); });

@@ -9,9 +9,10 @@
 
 #include "collops/comm/backends/shm/exchange.h"
 #include "collops/comm/control/board.h"
-#include "collops/comm/control/bootstrap/socket.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 #include "fuzz/mutation.h"
 #include "ranks.h"
+#include "run_call.h"
 
 namespace {
 
@@ -160,8 +161,8 @@ struct Region {
 
 // All that the liar writes of its own, as the layouts say; data of its tensors it may write anyway.
 std::vector<Region> OwnMemory(Communicator& comm) {
-  const auto& board = comm.control().endpoint().board();
-  const SegmentLayout layout(comm.control().backend_memory(), kRanks);
+  const auto& board = ControlOf(comm).endpoint().board();
+  const SegmentLayout layout(ControlOf(comm).backend_memory(), kRanks);
   const PairLayout pairs(layout.pairs(), kRanks);
   std::vector<Region> regions = {{&board.member(kLiar), sizeof(Member)},
                                  {&board.group(), sizeof(board.group())}};
@@ -222,7 +223,7 @@ void SendLyingMail(Communicator& comm, fuzz::Random* own) {
   } mail = {kLiar, static_cast<uint32_t>(fuzz::Below(own, 5)), 0};
   if (fuzz::Below(own, 2) == 0) mail.bytes = static_cast<int64_t>(fuzz::NumberAtAnEnd(own));
   if (fuzz::Below(own, 4) == 0) mail.rank = static_cast<int32_t>(fuzz::NumberAtAnEnd(own));
-  const int mailbox = comm.control().endpoint().group().peers[kHonest].mailbox.get();
+  const int mailbox = ControlOf(comm).endpoint().group().peers[kHonest].mailbox.get();
   std::vector<int> fds;
   const collops::control::UniqueFd file(memfd_create("a lie", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fuzz::Below(own, 2) == 0) fds.push_back(file.get());
@@ -237,8 +238,8 @@ Status ForgedGather(Communicator& comm, int64_t count, fuzz::Random* own) {
   const int64_t counts[] = {count, count};
   Agreement agreement("AllGatherV");
   agreement.EqualText("dtype", "int64").EqualList("recvCounts", counts, kRanks);
-  auto& control = comm.control();
-  return control.Run("AllGatherV", [&]() -> Status {
+  auto& control = ControlOf(comm);
+  return RunCall(control, "AllGatherV", [&]() -> Status {
     collops::control::Step& step = control.step();
     COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, kTimeoutS));
     const SegmentLayout layout(control.backend_memory(), kRanks);

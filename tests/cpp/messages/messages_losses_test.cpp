@@ -57,7 +57,7 @@ void AwaitTrue(const std::function<bool()>& holds) {
 // Waits until a rank sleeps in the wait for a message.
 void AwaitMessageCall(int rank, Communicator& communicator) {
   AwaitTrue([&] {
-    return !communicator.control().endpoint().board().member(rank).pair_call.Read().empty();
+    return !ControlOf(communicator).endpoint().board().member(rank).pair_call.Read().empty();
   });
 }
 
@@ -200,8 +200,8 @@ TEST(ATimeoutNamesAGroupCallOfThePeer) {
   // The message's time-out ends first.
   RunBriefly(2, 0, [](int rank, Communicator& communicator) {
     Buffer x(8);
-    const uint64_t next = communicator.control().step_number() + 1;
-    if (rank == 0) AwaitTrue([&] { return communicator.control().endpoint().HasBegun(1, next); });
+    const uint64_t next = ControlOf(communicator).step_number() + 1;
+    if (rank == 0) AwaitTrue([&] { return ControlOf(communicator).endpoint().HasBegun(1, next); });
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
     ExpectError(status, collops::ERROR_TIMEOUT,
                 {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (barrier)"});

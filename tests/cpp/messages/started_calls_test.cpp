@@ -97,7 +97,7 @@ TEST(StartedCallsRunWhileNoThreadWaits) {
     // Not Test(), which would itself move the messages.
     const auto end =
         std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(20));
-    while (comm.control().Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
+    while (ControlOf(comm).Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
       std::this_thread::yield();  // until rank 1 has finished all calls and leaves
     }
     for (const Handle& handle : {receive, gather->handle(), send}) {

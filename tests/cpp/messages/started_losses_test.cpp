@@ -1,6 +1,7 @@
 // Started calls that fail: refusals, failures, time-outs, interrupts, leaving, fork().
 #include "collops/core/process/interrupt.h"
 #include "messages/started_kit.h"
+#include "run_call.h"
 
 namespace {
 
@@ -21,7 +22,7 @@ void ExpectAll(Communicator& comm, const std::vector<Handle>& handles, collops::
 void AwaitEnd(Communicator& comm) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(20));
-  while (comm.control().Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
+  while (ControlOf(comm).Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
   }
 }
@@ -123,16 +124,16 @@ TEST(AnInterruptOfAWaitEndsTheGroup) {
       Handle handle;
       const auto body = [&comm] {
         // Runs until another rank is missing.
-        const Status status = comm.control().Run("Sum", [&comm]() -> Status {
+        const Status status = RunCall(ControlOf(comm), "Sum", [&comm]() -> Status {
           while (!comm.failed()) std::this_thread::yield();
-          return comm.control().Failure();
+          return ControlOf(comm).Failure();
         });
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         left = true;
         return status;
       };
       EXPECT_EQ(comm.Start("Sum", body, &handle).message(), "");
-      while (!comm.control().in_call()) std::this_thread::yield();
+      while (!ControlOf(comm).in_call()) std::this_thread::yield();
       collops::InterruptCheckSlot().store([] { return true; });
       ExpectError(comm.Wait(handle), collops::ERROR_ABORTED, {"Sum: rank 0 was interrupted"});
       EXPECT_TRUE(left.load());
@@ -175,7 +176,7 @@ TEST(ADestroyedCommunicatorEndsItsStartedCalls) {
     StartRecv(comm, 1, 0, &out);
     for (int i = 0; i < 3; ++i) StartBarrier(comm);
     messages::Pass(comm, 0, 1, 1);
-    while (!comm.control().in_call()) std::this_thread::yield();
+    while (!ControlOf(comm).in_call()) std::this_thread::yield();
   });
 }
 
@@ -208,7 +209,7 @@ TEST(AStartInsideAnotherThreadsCallIsAnError) {
         return;
       }
       std::thread first([&] { EXPECT_EQ(comm.Barrier().message(), ""); });
-      while (!comm.control().in_call()) std::this_thread::yield();
+      while (!ControlOf(comm).in_call()) std::this_thread::yield();
       Handle handle;
       const auto barrier = [&comm] { return comm.Barrier(); };
       ExpectError(comm.Start("Barrier", barrier, &handle), collops::ERROR_INVALID_PARAM,

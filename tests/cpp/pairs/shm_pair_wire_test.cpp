@@ -52,7 +52,7 @@ const std::vector<int64_t> kSizes = {0,
                                      kPairRingBytes + 1,
                                      2 * kPairRingBytes + 7};
 
-using Posted = collops::control::Transfer;
+using Posted = collops::control::SocketResult;
 const auto& Post = collops::control::Send;
 const auto& Take = collops::control::Receive;
 

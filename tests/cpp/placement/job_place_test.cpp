@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 
 namespace {
 

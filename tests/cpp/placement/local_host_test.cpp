@@ -1,9 +1,9 @@
 #include "collops/comm/placement/local_host.h"
+#include "collops/comm/placement/host_address.h"
 
 #include <string>
 
 #include "check.h"
-#include "collops/comm/placement/host_address.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
-#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/rank_table.h"
+#include "collops/comm/placement/placement.h"
 
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/placement/rank_table/device_rules.h"
 #include "placement/tables.h"
 
 namespace {

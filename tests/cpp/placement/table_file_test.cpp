@@ -9,7 +9,7 @@
 #include <string>
 
 #include "check.h"
-#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "placement/tables.h"
 
 namespace {

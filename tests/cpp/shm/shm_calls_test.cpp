@@ -221,11 +221,11 @@ TEST(ReduceScatterVWithOneLargeSlice) {
 
 TEST(AllReduceOfFewBytesIsOneStep) {
   ranks::Run(3, [](int, Communicator& communicator) {
-    uint64_t before = communicator.control().step_number();
-    const auto steps = [&] { return communicator.control().step_number() - before; };
+    uint64_t before = ControlOf(communicator).step_number();
+    const auto steps = [&] { return ControlOf(communicator).step_number() - before; };
     CheckAllReduce(communicator, 0, false, 8192, false);
     EXPECT_EQ(steps(), uint64_t{1});
-    before = communicator.control().step_number();
+    before = ControlOf(communicator).step_number();
     CheckAllReduce(communicator, 1, false, 8193, false);
     EXPECT_EQ(steps(), uint64_t{2});
   });
@@ -235,12 +235,12 @@ TEST(AllReduceOfFewBytesIsOneStep) {
 TEST(AllReduceOf2RanksIsOneStepForMore) {
   ranks::Run(2, [](int rank, Communicator& communicator) {
     for (int i = 0; i < 8; ++i) {
-      const uint64_t before = communicator.control().step_number();
+      const uint64_t before = ControlOf(communicator).step_number();
       if (i % 4 == rank) usleep(20000);
       CheckAllReduce(communicator, i, i % 2 == 0, 65536, i / 4 == rank);
-      EXPECT_EQ(communicator.control().step_number() - before, uint64_t{1});
+      EXPECT_EQ(ControlOf(communicator).step_number() - before, uint64_t{1});
       CheckAllReduce(communicator, i, i % 2 == 0, 65537, i / 4 == rank);
-      EXPECT_EQ(communicator.control().step_number() - before, uint64_t{3});
+      EXPECT_EQ(ControlOf(communicator).step_number() - before, uint64_t{3});
     }
   });
 }

@@ -77,9 +77,9 @@ std::vector<uint8_t> Reduced(Communicator& communicator, DType dtype, ReduceOp o
   call.x = x.data();
   call.count = count;
   call.output = in_place ? x.data() : apart.data();
-  const uint64_t before = communicator.control().step_number();
+  const uint64_t before = ControlOf(communicator).step_number();
   EXPECT_EQ(communicator.AllReduce(call).message(), "");
-  EXPECT_EQ(communicator.control().step_number() - before, steps);
+  EXPECT_EQ(ControlOf(communicator).step_number() - before, steps);
   if (!in_place) EXPECT_TRUE(x == given);
   return in_place ? x : apart;
 }

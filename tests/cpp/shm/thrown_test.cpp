@@ -5,6 +5,7 @@
 
 #include "collops/comm/fused_call.h"
 #include "ranks.h"
+#include "run_call.h"
 
 namespace {
 
@@ -21,7 +22,7 @@ void ExpectTold(collops::ErrorCode code, const std::string& text,
     EXPECT_EQ(communicator.Barrier().message(), "");
     const Clock::time_point start = Clock::now();
     const Status status =
-        rank == 1 ? communicator.control().Run("Toy", body) : communicator.Barrier();
+        rank == 1 ? RunCall(ControlOf(communicator), "Toy", body) : communicator.Barrier();
     EXPECT_EQ(status.code(), code);
     EXPECT_CONTAINS(status.message(), "Toy: " + text);
     if (rank == 0) EXPECT_CONTAINS(status.message(), "(reported by rank 1)");

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/control/signal_order.h"
+#include "collops/comm/control/signals.h"
 #include "signals/pair_ends.h"
 
 namespace {

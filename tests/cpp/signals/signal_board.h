@@ -7,7 +7,7 @@
 #include <string>
 
 #include "collops/comm/backends/shm/exchange.h"
-#include "collops/comm/control/signal_head.h"
+#include "collops/comm/control/signals.h"
 #include "signals/model_words.h"
 
 namespace signals {

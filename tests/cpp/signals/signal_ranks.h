@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collops/comm/control/signal_order.h"
+#include "collops/comm/control/signals.h"
 #include "signals/signal_board.h"
 
 namespace signals {

@@ -147,7 +147,7 @@ Status Available() {
   return Ok();
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   COLLOPS_CHECK_ARG(spec.comm_mode == COMM_MULTI_THREAD, ERROR_UNSUPPORTED,
                     "backend toy: its ranks are threads of one process (commMode 1)");
   std::shared_ptr<control::Control> control;

@@ -3,17 +3,17 @@
 #include <memory>
 #include <utility>
 
-#include "collops/comm/communicator.h"
+#include "collops/comm/backend_communicator.h"
 #include "toy/carrier.h"
 
 namespace toy {
 
 // A backend with only what every backend must have: three ways to move bytes, no windows; the rest
 // is Control's and the default implementations'. Its ranks are threads of one process.
-class ToyCommunicator : public collops::Communicator {
+class ToyCommunicator : public collops::BackendCommunicator {
  public:
   explicit ToyCommunicator(std::shared_ptr<collops::control::Control> control)
-      : Communicator(std::move(control)) {}
+      : BackendCommunicator(std::move(control)) {}
   ~ToyCommunicator() override { Close("it closed its communicator"); }
 
   const collops::kernels::Compute* compute() const override;
@@ -38,7 +38,7 @@ class ToyCommunicator : public collops::Communicator {
 
 // The row of the backend table.
 collops::Status Available();
-collops::Status Create(const collops::CommunicatorSpec& spec,
+collops::Status Create(const collops::control::GroupSpec& spec,
                        std::shared_ptr<collops::Communicator>* communicator);
 int64_t SharedBytes(int rank_size);
 

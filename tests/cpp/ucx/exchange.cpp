@@ -60,9 +60,9 @@ std::string Hear(Worker* worker) {
   std::string line;
   const Watch watch = {{{STDIN_FILENO, POLLIN, 0}}, [] { return collops::Ok(); }};
   const auto whole = [&] {
-    pollfd news = {STDIN_FILENO, POLLIN, 0};
+    pollfd update = {STDIN_FILENO, POLLIN, 0};
     char byte = 0;
-    while (poll(&news, 1, 0) == 1) {
+    while (poll(&update, 1, 0) == 1) {
       if (read(STDIN_FILENO, &byte, 1) != 1) Stop("the input has ended");
       if (byte == '\n') return true;
       line += byte;

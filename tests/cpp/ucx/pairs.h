@@ -137,8 +137,8 @@ inline void Settle(const Entry& e, const std::vector<int>& peers) {
   for (const int peer : peers) e.mesh.Say(e.me, peer, "flushed");
   const auto all = [&] {
     for (; heard < peers.size(); ++heard) {
-      pollfd news = {e.mesh.At(e.me, peers[heard]), POLLIN, 0};
-      if (poll(&news, 1, 0) == 0) return false;
+      pollfd update = {e.mesh.At(e.me, peers[heard]), POLLIN, 0};
+      if (poll(&update, 1, 0) == 0) return false;
       EXPECT_EQ(e.mesh.Hear(e.me, peers[heard]), "flushed");
     }
     return true;

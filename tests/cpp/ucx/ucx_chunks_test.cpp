@@ -273,8 +273,8 @@ TEST(ASenderDoesNotRunAheadOfItsReceiver) {
     } else {
       // Takes in what comes, without a receive for it.
       const int64_t before = PeakBytes();
-      pollfd news = {e.mesh.At(1, 0), POLLIN, 0};
-      while (poll(&news, 1, 0) == 0) e.worker.Progress();
+      pollfd update = {e.mesh.At(1, 0), POLLIN, 0};
+      while (poll(&update, 1, 0) == 0) e.worker.Progress();
       EXPECT_EQ(e.mesh.Hear(1, 0), "begin");
       IncomingChunks in(&e.worker, 0, of_0, of_1, {data.data(), 0}, chunking);
       const auto done = [&] {

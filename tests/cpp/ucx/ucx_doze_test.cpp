@@ -5,9 +5,9 @@
 namespace {
 
 using namespace ucx_tests;
-using collops::control::Doze;
-using collops::control::Pumped;
+using collops::control::MessageProgress;
 using collops::control::WaitDuties;
+using collops::control::WakeCondition;
 
 // Longer than any wait here may take.
 constexpr double kLongS = 60;
@@ -33,14 +33,15 @@ TEST(AMessageOfAnotherWorkerEndsASleep) {
     EXPECT_EQ(messages->Receive(1, kTag, got.data(), got.size(), &request).message(), "");
     bool said = false;
     WaitDuties duties;
-    duties.pump = [&] {
-      return messages->Progress() && messages->Test(&request) ? Pumped::kMoved : Pumped::kUnrung;
+    duties.progress_messages = [&] {
+      return messages->Progress() && messages->Test(&request) ? MessageProgress::kMoved
+                                                              : MessageProgress::kNoDoorbell;
     };
-    duties.doze = [&] {
-      const int news = messages->Arm();
-      if (news < 0) return Doze();
+    duties.wake_condition = [&] {
+      const int update = messages->Arm();
+      if (update < 0) return WakeCondition();
       if (!std::exchange(said, true)) e.mesh.Say(0, 1, "asleep");
-      return Doze{news, kLongMs};
+      return WakeCondition{update, kLongMs};
     };
     const Watch watch = {{}, [] { return collops::Ok(); }, kLongS, &duties};
     const auto came = [&] { return !request.pending(); };
@@ -55,19 +56,19 @@ TEST(ASleepIsAsShortAsMessagesNeedIt) {
   RunConnected(1, [](const Entry& e) {
     int sleeps = 0;
     WaitDuties duties;
-    duties.pump = [] { return Pumped::kUnderWay; };
-    duties.doze = [&] {
+    duties.progress_messages = [] { return MessageProgress::kUnderWay; };
+    duties.wake_condition = [&] {
       ++sleeps;
-      return Doze{-1, 1};
+      return WakeCondition{-1, 1};
     };
     const Watch watch = {{}, [] { return collops::Ok(); }, kLongS, &duties};
     const auto enough = [&] { return sleeps == 3; };
     EXPECT_EQ(e.worker.Until("three sleeps", enough, watch, Deadline::After(kLimitS)).message(),
               "");
     // Messages may move at once: it looks again, and does not sleep.
-    duties.doze = [&] {
+    duties.wake_condition = [&] {
       ++sleeps;
-      return Doze();
+      return WakeCondition();
     };
     const auto more = [&] { return sleeps == 6; };
     EXPECT_EQ(e.worker.Until("three looks", more, watch, Deadline::After(kLimitS)).message(), "");

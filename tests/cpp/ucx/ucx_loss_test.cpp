@@ -55,8 +55,8 @@ void SayHello(const Entry& e) {
 void BeVictim(const Entry& e) {
   const auto begun = [&] { return false; };
   const Watch watch = {{{e.mesh.At(e.me, 0), POLLIN, 0}}, [&] {
-                         pollfd news = {e.mesh.At(e.me, 0), POLLIN, 0};
-                         if (poll(&news, 1, 0) == 1) raise(SIGKILL);
+                         pollfd update = {e.mesh.At(e.me, 0), POLLIN, 0};
+                         if (poll(&update, 1, 0) == 1) raise(SIGKILL);
                          return collops::Ok();
                        }};
   (void)e.worker.Until("the end", begun, watch, Limit());

@@ -182,8 +182,8 @@ TEST(MemoryIsGivenBackWhenTheLaneEnds) {
       EXPECT_EQ(std::memcmp(before.data(), large.data(), before.size()), 0);
       EXPECT_EQ(e.mesh.Hear(1, 0), "over");
     } else {
-      pollfd news = {e.mesh.At(0, 1), POLLIN, 0};
-      while (poll(&news, 1, 0) == 0) end.lane.Poll();
+      pollfd update = {e.mesh.At(0, 1), POLLIN, 0};
+      while (poll(&update, 1, 0) == 0) end.lane.Poll();
       // A socket that is closed with unread bytes also loses what was sent through it.
       EXPECT_EQ(e.mesh.Hear(0, 1), "over");
       EXPECT_FALSE(end.lane.Done(handle));

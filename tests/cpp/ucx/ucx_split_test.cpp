@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "collops/comm/backends/ucx/communicator.h"
-#include "collops/comm/control/meetings/hosts_meeting.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "control/tcp/loopback.h"
 #include "ranks.h"
 #include "ucx/installed.h"
@@ -188,7 +188,7 @@ TEST(ARankThatEndsAfterTheSplitIsReportedInTheSubgroup) {
   }
 }
 
-// No descriptor is left for a door: this rank refuses the split, and the next one is good.
+// No descriptor is left for a listener: this rank refuses the split, and the next one is good.
 TEST(ARankThatCannotListenRefusesTheSplit) {
   OnHosts({0, 1}, [](int rank, Communicator& communicator) {
     // UBSan opens a pipe when it first meets a class: it meets those of a split and of a text now.

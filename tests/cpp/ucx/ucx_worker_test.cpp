@@ -172,8 +172,8 @@ TEST(ADescriptorThatIsReadyEndsASleep) {
     bool heard = false;
     const Watch watch = {{{e.mesh.At(0, 1), POLLIN, 0}}, [&] {
                            if (++looks == 1) e.mesh.Say(0, 1, "asleep");
-                           pollfd news = {e.mesh.At(0, 1), POLLIN, 0};
-                           if (poll(&news, 1, 0) == 1) heard = e.mesh.Hear(0, 1) == "wake up";
+                           pollfd update = {e.mesh.At(0, 1), POLLIN, 0};
+                           if (poll(&update, 1, 0) == 1) heard = e.mesh.Hear(0, 1) == "wake up";
                            return collops::Ok();
                          }};
     EXPECT_EQ(e.worker.Until("news", [&] { return heard; }, watch, Limit()).message(), "");

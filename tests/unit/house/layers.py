@@ -22,7 +22,7 @@ MADE_OF = {"shm": ("ucx",)}
 BACKEND_TABLE = f"{BACKENDS}/backend_table.cpp"
 CONTROL = "ops/collops/comm/control/"
 NOT_FOR_CONTROL = (
-    r"ops/collops/comm/(backends/|(communicator|call|registry)\.h|(call_)?window|fused_call)"
+    r"ops/collops/comm/(backends/|((backend_)?communicator|call|call_scope|registry)\.h|(call_)?window|fused_call)"
 )
 TORCH_FOLDER = "python/collops/torch/"
 # torch is also what the benchmarks compare with.

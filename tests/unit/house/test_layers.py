@@ -168,7 +168,7 @@ def test_the_tree_keeps_its_layers() -> None:
         ("ops/collops/comm/control/a.h", '#include "collops/comm/call.h"', "knows no communicator"),
         (
             "ops/collops/comm/control/a.h",
-            '#include "collops/comm/call_window.h"',
+            '#include "collops/comm/fused_call.h"',
             "knows no communicator",
         ),
         ("ops/collops/comm/backends/shm/a.h", "#include <nccl.h>", "vendor"),

@@ -9,8 +9,7 @@
 #include "collops/comm/backends/ucx/engine/library.h"
 #include "collops/comm/placement/job.h"
 #include "collops/comm/placement/placement.h"
-#include "collops/comm/placement/rank_table/device_rules.h"
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 
 namespace collops {
 

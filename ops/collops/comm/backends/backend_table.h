@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/backends/call_prediction.h"
-#include "collops/comm/communicator.h"
 
 namespace collops {
 
@@ -18,7 +18,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 struct Backend {
   const char* name;
   Status (*available)();  // Ok, or ERROR_UNSUPPORTED with the reason
-  Status (*create)(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+  Status (*create)(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
   // Host memory that a communicator of `rank_size` ranks shares, without windows.
   int64_t (*shared_bytes)(int rank_size);
   // For a handle of the engine's own type that the caller passes; null if the backend takes none.

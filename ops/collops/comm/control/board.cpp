@@ -30,7 +30,7 @@ void LoadWords(const int64_t* board, size_t count, int64_t* to) {
   for (size_t i = 0; i < count; ++i) to[i] = __atomic_load_n(board + i, __ATOMIC_RELAXED);
 }
 
-void Note::Write(const std::string& text) {
+void SharedText::Write(const std::string& text) {
   char copy[sizeof(words_)] = {};
   text.copy(copy, sizeof(copy) - 1);
   for (size_t i = 0; i < kWords; ++i) {
@@ -40,7 +40,7 @@ void Note::Write(const std::string& text) {
   }
 }
 
-std::string Note::Read() const {
+std::string SharedText::Read() const {
   char copy[sizeof(words_)];
   for (size_t i = 0; i < kWords; ++i) {
     const uint64_t word = words_[i].load(std::memory_order_relaxed);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "collops/comm/agreement.h"
-#include "collops/comm/control/signal_head.h"
+#include "collops/comm/control/signals.h"
 #include "collops/core/status.h"
 
 namespace collops::control {
@@ -38,7 +38,7 @@ enum Asleep : uint32_t { kAwake = 0, kInItsLane = 1, kInGroupLane = 2 };
 
 // A short text that other ranks put into their messages. They may read it at any time, so it is
 // written word by word: a reader gets old or new words.
-class Note {
+class SharedText {
  public:
   // A text that is too long is truncated.
   void Write(const std::string& text);
@@ -70,7 +70,7 @@ struct alignas(kLineBytes) Member {
   std::atomic<uint64_t> left_after;
   int32_t code;               // error code; valid if this is failed_rank
   char reason[kReasonBytes];  // why the rank left or failed
-  Note pair_call;             // what the rank waits for in its pair lane
+  SharedText pair_call;       // what the rank waits for in its pair lane
 
   // Used for steps whose first signal is not written by the backend.
   struct alignas(kLineBytes) Head {

@@ -4,16 +4,25 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <new>
+#include <set>
 
-#include "collops/comm/control/bootstrap/awaited_table.h"
-#include "collops/comm/control/meetings/hosts_meeting.h"
-#include "collops/comm/control/meetings/part_meeting.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
+#include "collops/comm/control/first_contact/meeting.h"
+#include "collops/comm/control/first_contact/subgroup_meeting.h"
 #include "collops/comm/placement/placement.h"
+#include "collops/core/process/per_process.h"
 #include "collops/core/trace/spans.h"
 
 namespace collops::control {
 namespace {
+
+struct Groups {
+  std::mutex mutex;
+  std::set<const PendingGroup*> all;
+};
+PerProcess<Groups> groups_here;
 
 // Why a rank leaves first contact. Rank 0, whom the others ask, says for every other rank who it
 // is.
@@ -22,7 +31,7 @@ Status Left(int rank, const std::string& reason) {
                    : Error(ERROR_PEER_LOST, reason);
 }
 
-Status CheckSize(const CommunicatorSpec& spec, Reach reach) {
+Status CheckSize(const GroupSpec& spec, Reach reach) {
   const bool hosts = reach == Reach::kHosts && spec.comm_mode != COMM_MULTI_THREAD;
   const int most = hosts ? kMaxGroupRanks : kMaxRanks;
   COLLOPS_CHECK_ARG(spec.rank_size <= most, ERROR_UNSUPPORTED, "backend ", spec.backend,
@@ -32,7 +41,7 @@ Status CheckSize(const CommunicatorSpec& spec, Reach reach) {
 }
 
 // `table`: complete, or null.
-Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const RankTable>& table,
+Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>& table,
                    int64_t segment_bytes, Reach reach, std::unique_ptr<Meeting>* meeting) {
   const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
   if (table != nullptr && (reach == Reach::kOneHost || threads)) {
@@ -70,7 +79,56 @@ Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const Ran
 
 }  // namespace
 
-Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
+// Says, while it lives, that a group of this process has not met: its first contact is not
+// complete. Ranks whose first calls are in different groups wait for each other until the time-out,
+// whose message then names both groups. Owned by Control. Thread-safe; waits for no one.
+class PendingGroup {
+ public:
+  explicit PendingGroup(const GroupSpec& spec);
+  ~PendingGroup();
+  PendingGroup(const PendingGroup&) = delete;
+  PendingGroup& operator=(const PendingGroup&) = delete;
+
+  // The end of a message: which other groups of this rank have not met. Empty if all have.
+  std::string Others() const;
+
+ private:
+  const int rank_;
+  const std::string comm_domain_;
+};
+
+PendingGroup::PendingGroup(const GroupSpec& spec)
+    : rank_(spec.rank), comm_domain_(spec.comm_domain) {
+  Groups& groups = groups_here.Get();
+  const std::lock_guard<std::mutex> lock(groups.mutex);
+  groups.all.insert(this);
+}
+
+PendingGroup::~PendingGroup() {
+  Groups& groups = groups_here.Get();
+  const std::lock_guard<std::mutex> lock(groups.mutex);
+  groups.all.erase(this);
+}
+
+std::string PendingGroup::Others() const {
+  std::set<std::string> names;
+  Groups& groups = groups_here.Get();
+  const std::lock_guard<std::mutex> lock(groups.mutex);
+  for (const PendingGroup* other : groups.all) {
+    // Ranks that are threads have a process in common.
+    if (other->rank_ != rank_ || other->comm_domain_ == comm_domain_) continue;
+    names.insert(Concat("\"", other->comm_domain_, "\""));
+  }
+  if (names.empty()) return "";
+  std::string list;
+  for (const std::string& name : names) list += Concat(list.empty() ? "" : ", ", name);
+  return Concat(
+      "; this is comm_domain \"", comm_domain_, "\", and ", list,
+      " of this rank has not met either: ranks that share several make their first calls ",
+      "in the same order");
+}
+
+Status Control::Create(const GroupSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control, Reach reach) {
   COLLOPS_RETURN_IF_ERROR(CheckSize(spec, reach));
   if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty()) {
@@ -80,7 +138,7 @@ Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
   std::unique_ptr<Meeting> meeting;
   if (spec.table != nullptr && !spec.table->completed) {
     meeting = std::make_unique<AwaitedTable>(
-        spec, [bytes, reach](const CommunicatorSpec& group, const RankTable& table, auto* made) {
+        spec, [bytes, reach](const GroupSpec& group, const RankTable& table, auto* made) {
           return MakeMeeting(group, std::make_shared<const RankTable>(table), bytes, reach, made);
         });
   } else {
@@ -90,26 +148,25 @@ Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
   return Ok();
 }
 
-Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
+Control::Control(const GroupSpec& spec, const JobIdentity& job, int64_t backend_bytes,
                  uint64_t steps_before)
     : Control(spec, Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes),
               steps_before) {}
 
-Control::Control(const CommunicatorSpec& spec, std::unique_ptr<Meeting> meeting,
-                 uint64_t steps_before)
+Control::Control(const GroupSpec& spec, std::unique_ptr<Meeting> meeting, uint64_t steps_before)
     : spec_(spec),
       fork_generation_(ForkGeneration()),
       steps_before_(steps_before),
       meeting_(std::move(meeting)),
-      unmet_(std::make_unique<Unmet>(spec)) {
+      pending_(std::make_unique<PendingGroup>(spec)) {
   if (!spec.parent.expired()) duties_.parent = [this] { return ParentFailure(); };
   meeting_->Begin();
 }
 
-Control::Control(const CommunicatorSpec& spec)
+Control::Control(const GroupSpec& spec)
     : spec_(spec), fork_generation_(ForkGeneration()), steps_before_(0) {}
 
-Control::Control(const CommunicatorSpec& spec, Group group) : Control(spec) {
+Control::Control(const GroupSpec& spec, Group group) : Control(spec) {
   ConnectTo(std::move(group));
 }
 
@@ -118,7 +175,7 @@ Control::~Control() {
   // In a child of fork() these belong to the parent: destroying them would act for the parent.
   if (Inherited()) {
     (void)meeting_.release();
-    (void)unmet_.release();
+    (void)pending_.release();
     (void)connection_.release();
   }
 }
@@ -174,13 +231,18 @@ Status Control::Connect(const char* name, const Deadline& deadline) {
   if (status.ok()) return status;
   // The message of a rank that did not come says "first contact" itself.
   const bool named = status.message().find(Concat(": ", name, " of ")) != std::string::npos;
-  return Fail(WithOthersUnmet(named ? status : Error(status.code(), name, ": ", status.message())),
-              kOutsideSteps);
+  return Fail(
+      WithOthersPending(named ? status : Error(status.code(), name, ": ", status.message())),
+      kOutsideSteps);
 }
 
-Status Control::WithOthersUnmet(const Status& status) const {
-  if (status.code() != ERROR_TIMEOUT || unmet_ == nullptr) return status;
-  return Error(status.code(), status.message(), unmet_->Others());
+void Control::MarkMet() {
+  pending_.reset();
+}
+
+Status Control::WithOthersPending(const Status& status) const {
+  if (status.code() != ERROR_TIMEOUT || pending_ == nullptr) return status;
+  return Error(status.code(), status.message(), pending_->Others());
 }
 
 void Control::ConnectTo(Group group) {
@@ -192,11 +254,37 @@ std::byte* Control::backend_memory() {
   return static_cast<std::byte*>(endpoint().group().segment.data()) + Board::Bytes(spec_.rank_size);
 }
 
-// Ends a call that failed, after the last step of the previous call, which is complete.
-Status Control::Finish(const Status& status, uint64_t step_before) {
-  const bool refused = connection_ != nullptr && connection_->step.refused();
-  if (refused || excused_) return status;
-  static_cast<void>(Fail(status, std::max(step_number(), step_before + 1)));
+Control::Call::Call(Control* control, const char* name) : control_(control) {
+  // First, because in a child of fork() a call of the parent may seem to be running.
+  if (control->Inherited()) {
+    status_ = control->CheckUsable(name);
+    return;
+  }
+  busy_.emplace(&control->busy_);
+  if (!busy_->mine()) {
+    status_ = control->SecondThread(name);
+    return;
+  }
+  if (control->failed()) {
+    status_ = control->CheckUsable(name);
+    return;
+  }
+  std::optional<Deadline> deadline;
+  if (control->connection_ == nullptr && control->has_board()) {
+    deadline = Deadline::After(control->timeout_s());
+    status_ = control->Connect(name, *deadline);
+    if (!status_.ok()) return;
+  }
+  control->keeps_group_ = false;
+  step_before_ = control->step_number();
+  if (control->connection_ != nullptr) control->connection_->step.BeginCall(deadline);
+}
+
+// A call that failed ends the group after the last step of the previous call, which is complete.
+Status Control::Call::End(Status status) {
+  const bool refused = control_->connection_ != nullptr && control_->connection_->step.refused();
+  if (status.ok() || refused || control_->keeps_group_) return status;
+  static_cast<void>(control_->Fail(status, std::max(control_->step_number(), step_before_ + 1)));
   if (status.code() != ERROR_RANK_MISMATCH) return status;
   return Error(status.code(), status.message(), "; this communicator has ended");
 }
@@ -318,7 +406,7 @@ void Control::EndLocked(const Status& status, bool leave, const std::string& rea
   const bool in_call = busy_.load();
   if (connection_ == nullptr) {
     if (in_call) return;  // Connect() sees it and returns soon
-    unmet_.reset();
+    pending_.reset();
     Group group;
     if (!meeting_->Settle(&group))
       return meeting_->Cancel(leave ? Left(spec_.rank, reason) : status);

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "collops/comm/agreement.h"
-#include "collops/comm/communicator_spec.h"
-#include "collops/comm/control/bootstrap/meeting.h"
 #include "collops/comm/control/endpoint.h"
+#include "collops/comm/control/first_contact/meeting.h"
+#include "collops/comm/control/group.h"
 #include "collops/comm/control/step.h"
-#include "collops/comm/control/unmet.h"
 #include "collops/comm/placement/job.h"
 #include "collops/comm/rank_set.h"
 #include "collops/core/deadline.h"
@@ -25,71 +24,89 @@ namespace collops::control {
 // Whether the ranks of a group may be on several hosts.
 enum class Reach { kOneHost, kHosts };
 
+class PendingGroup;
+
 // Group state of one communicator: first contact, agreement on calls, refusal, failure, loss of a
 // rank, leaving, one thread at a time. The same for all backends, which only move bytes. Owned by
 // its communicator. Not thread-safe, except Abort(), Close() and failed(). Every wait ends at the
 // time-out.
 class Control {
+  // Marks this rank as in a call, unless it already is.
+  class Busy {
+   public:
+    explicit Busy(std::atomic<bool>* flag) : flag_(flag), mine_(!flag->exchange(true)) {}
+    ~Busy() {
+      if (mine_) flag_->store(false, std::memory_order_release);
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    bool mine() const { return mine_; }
+
+   private:
+    std::atomic<bool>* const flag_;
+    const bool mine_;
+  };
+
  public:
   // For the ranks of spec's job or, with COMM_MULTI_THREAD, of this process.
-  static Status Create(const CommunicatorSpec& spec, int64_t backend_bytes,
+  static Status Create(const GroupSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control, Reach reach = Reach::kOneHost);
   // Begins first contact, which creates the memory that the ranks of this host share: the board,
   // and `backend_bytes` for the backend's signals. Only tests set `steps_before`: the first step
   // then follows that number.
-  Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
+  Control(const GroupSpec& spec, const JobIdentity& job, int64_t backend_bytes,
           uint64_t steps_before = 0);
   // Begins `meeting`.
-  Control(const CommunicatorSpec& spec, std::unique_ptr<Meeting> meeting,
-          uint64_t steps_before = 0);
+  Control(const GroupSpec& spec, std::unique_ptr<Meeting> meeting, uint64_t steps_before = 0);
   // For a group that has met: `group` is the result of Meeting::Complete().
-  Control(const CommunicatorSpec& spec, Group group);
+  Control(const GroupSpec& spec, Group group);
   // For a group whose ranks a vendor's engine connects. It has no board.
-  explicit Control(const CommunicatorSpec& spec);
+  explicit Control(const GroupSpec& spec);
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  const CommunicatorSpec& spec() const { return spec_; }
+  const GroupSpec& spec() const { return spec_; }
   // May be called from any thread; applies to later calls.
   double timeout_s() const { return timeout_s_.load(std::memory_order_relaxed); }
   void set_timeout_s(double timeout_s) { timeout_s_.store(timeout_s, std::memory_order_relaxed); }
   bool has_board() const { return meeting_ != nullptr || connection_ != nullptr; }
 
-  // Runs `body` as the only call of this rank: checks that a call may begin, completes first
-  // contact, and ends the group on an error or exception that is neither a refusal nor excused. All
-  // waits of the call, first contact included, have one deadline.
-  template <typename Body>
-  Status Run(const char* name, Body&& body);
+  // This rank's only call, while it lives: checks that it may begin, and completes first contact.
+  // All waits of the call, first contact included, have one deadline.
+  class Call {
+   public:
+    Call(Control* control, const char* name);
+    // Ok, or why the call may not run.
+    const Status& status() const { return status_; }
+    // Returns what the call returns. An error that is neither a refusal nor local ends the group.
+    Status End(Status status);
 
-  // Returns what `body` returns; turns an exception, such as bad_alloc, into a Status.
+   private:
+    Control* const control_;
+    std::optional<Busy> busy_;
+    uint64_t step_before_ = 0;
+    Status status_;
+  };
+
+  // Returns what `body` returns; turns an exception, such as bad_alloc, into a Status, and sets
+  // *thrown.
   template <typename Body>
-  static Status Catch(const char* name, Body&& body) {
+  static Status Catch(const char* name, Body&& body, bool* thrown = nullptr) {
     try {
       return body();
     } catch (const std::exception& error) {
+      if (thrown != nullptr) *thrown = true;
       return Thrown(name, error);
     }
-  }
-  // As Catch(), for code outside of Run(): an exception ends the group.
-  template <typename Body>
-  Status CatchAndEnd(const char* name, Body&& body) {
-    bool whole = false;
-    const Status status = Catch(name, [&] {
-      const Status returned = body();
-      whole = true;
-      return returned;
-    });
-    if (!whole) EndAll(status);
-    return status;
   }
 
   // Runs `body`, which must make no call, if no call runs.
   template <typename Body>
   Status Alone(const char* name, Body&& body) {
     if (Inherited()) return CheckUsable(name);
-    const Busy busy{&busy_};
-    return busy.mine ? body() : SecondThread(name);
+    const Busy busy(&busy_);
+    return busy.mine() ? body() : SecondThread(name);
   }
 
   // The functions below are for the body of a call.
@@ -105,11 +122,12 @@ class Control {
   void Drain() const {
     if (duties_.drain) duties_.drain();
   }
-  // Waits call `pump` after spinning: it moves messages and says whether any are under way. Those
-  // that do not sleep on the doorbell then call `doze` before they sleep.
-  void set_pump(std::function<Pumped()> pump, std::function<Doze()> doze) {
-    duties_.pump = std::move(pump);
-    duties_.doze = std::move(doze);
+  // Waits call `progress_messages` after spinning: it moves messages and says whether any are under
+  // way. Those that do not sleep on the doorbell then call `wake_condition` before they sleep.
+  void set_progress_messages(std::function<MessageProgress()> progress_messages,
+                             std::function<WakeCondition()> wake_condition) {
+    duties_.progress_messages = std::move(progress_messages);
+    duties_.wake_condition = std::move(wake_condition);
   }
   const WaitDuties& duties() const { return duties_; }
   // Waits call `overdue` before they sleep: it returns 0, or the limit that the call has exceeded.
@@ -122,14 +140,14 @@ class Control {
   // Takes part in the next step with a refusal: the other ranks get the reason's message at once.
   Status Refuse(const char* name, const Status& reason);
   // Marks an error of this call as local to this rank: it does not end the group. Returns `error`.
-  Status Excuse(const Status& error) {
-    excused_ = true;
+  Status KeepGroupAfter(const Status& error) {
+    keeps_group_ = true;
     return error;
   }
   // First contact is complete, also in the backend's engine.
-  void MarkMet() { unmet_.reset(); }
+  void MarkMet();
   // Adds to the message of a time-out in first contact which other groups have not met.
-  Status WithOthersUnmet(const Status& status) const;
+  Status WithOthersPending(const Status& status) const;
   // Without waiting: an error if a rank has left or ended, or a call has failed. Ok without a
   // board. `call`: the number that the message of a loss has, 0: none. On streams a rank may leave
   // once its part of all calls that this rank has begun is done, unless it is one of `needed`.
@@ -175,19 +193,9 @@ class Control {
   // The step of a failure outside a step: it ends all steps.
   static constexpr uint64_t kOutsideSteps = 0;
 
-  // Marks this rank as in a call, unless it already is.
-  struct Busy {
-    std::atomic<bool>* flag;
-    bool mine = !flag->exchange(true);
-    ~Busy() {
-      if (mine) flag->store(false, std::memory_order_release);
-    }
-  };
-
   Status Connect(const char* name, const Deadline& deadline);
   static Status Thrown(const char* name, const std::exception& error);
   Status CheckBoard() const;
-  Status Finish(const Status& status, uint64_t step_before);
   Status ParentFailure() const;
   void ConnectTo(Group group);
   void FailLocked(const Status& status, uint64_t step);
@@ -196,17 +204,17 @@ class Control {
   void End(const Status& status, bool leave, const std::string& reason);
   void EndLocked(const Status& status, bool leave, const std::string& reason);
 
-  const CommunicatorSpec spec_;
+  const GroupSpec spec_;
   std::atomic<double> timeout_s_{spec_.timeout_s};
   const uint64_t fork_generation_;
   const uint64_t steps_before_;
   WaitDuties duties_;
   std::unique_ptr<Meeting> meeting_;
-  std::unique_ptr<Unmet> unmet_;  // until MarkMet()
+  std::unique_ptr<PendingGroup> pending_;  // until MarkMet()
   std::unique_ptr<Connection> connection_;
   std::atomic<bool> busy_{false};
   std::atomic<bool> failed_{false};
-  bool excused_ = false;
+  bool keeps_group_ = false;
   // The most: a backend without calls on streams, in whose calls every rank is missed.
   std::atomic<uint64_t> calls_on_streams_{std::numeric_limits<uint64_t>::max()};
   std::atomic<bool> streams_ended_{false};
@@ -214,24 +222,5 @@ class Control {
   Status failure_;
   bool left_ = false;
 };
-
-template <typename Body>
-Status Control::Run(const char* name, Body&& body) {
-  // First, because in a child of fork() a call of the parent may seem to be running.
-  if (Inherited()) return CheckUsable(name);
-  const Busy busy{&busy_};
-  if (!busy.mine) return SecondThread(name);
-  if (failed()) return CheckUsable(name);
-  std::optional<Deadline> deadline;
-  if (connection_ == nullptr && has_board()) {
-    deadline = Deadline::After(timeout_s());
-    COLLOPS_RETURN_IF_ERROR(Connect(name, *deadline));
-  }
-  excused_ = false;
-  const uint64_t step_before = step_number();
-  if (connection_ != nullptr) connection_->step.BeginCall(deadline);
-  const Status status = Catch(name, body);
-  return status.ok() ? Ok() : Finish(status, step_before);
-}
 
 }  // namespace collops::control

@@ -10,8 +10,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "collops/comm/control/bootstrap/messages.h"
-#include "collops/comm/control/bootstrap/socket.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 
 namespace collops::control {
 namespace {
@@ -37,7 +36,7 @@ std::string ProcessState(pid_t pid) {
   }
 }
 
-// A silence that a message mentions; beats come ten times as often.
+// A silence that a message mentions; heartbeats come ten times as often.
 constexpr int64_t kSilenceMs = 1000;
 
 }  // namespace
@@ -47,11 +46,11 @@ int64_t MonotonicMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-void RingBell(int bell) {
-  if (bell < 0) return;
+void RingDoorbell(int doorbell) {
+  if (doorbell < 0) return;
   const uint64_t one = 1;
-  // A write fails only if the bell is full: then it is already ringing.
-  static_cast<void>(!write(bell, &one, sizeof(one)));
+  // A write fails only if the doorbell is full: then it is already ringing.
+  static_cast<void>(!write(doorbell, &one, sizeof(one)));
 }
 
 Endpoint::Endpoint(std::shared_ptr<Group> group, int rank, int rank_size)
@@ -83,13 +82,13 @@ void Endpoint::RingEveryLane() {
 void Endpoint::WakeUp(int peer, Lane lane) {
   std::atomic<uint32_t>& doorbell = board_.member(peer).doorbell[lane];
   doorbell.fetch_add(1, std::memory_order_seq_cst);
-  if (IsRemote(peer)) return RingBell(group_->bell.get());
+  if (IsRemote(peer)) return RingDoorbell(group_->doorbell.get());
   syscall(SYS_futex, &doorbell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-void Endpoint::SleepOn(Lane lane, uint32_t bell, int nap_ms) {
-  const timespec nap{0, long{1000000} * nap_ms};
-  syscall(SYS_futex, &board_.member(rank_).doorbell[lane], FUTEX_WAIT, bell, &nap, nullptr, 0);
+void Endpoint::SleepOn(Lane lane, uint32_t doorbell, int most_ms) {
+  const timespec nap{0, long{1000000} * most_ms};
+  syscall(SYS_futex, &board_.member(rank_).doorbell[lane], FUTEX_WAIT, doorbell, &nap, nullptr, 0);
 }
 
 void Endpoint::Finish(uint64_t step) {
@@ -233,9 +232,9 @@ std::string Endpoint::DescribeState(int rank) const {
   const int silent = SilentMs(rank_) >= kSilenceMs ? rank_ : rank;
   if (SilentMs(silent) < kSilenceMs) return "on another host";
   const auto host_of = [&](int r) { return group_->peers[static_cast<size_t>(r)].host; };
-  int speaker = silent;
-  for (int r = silent; r >= 0; --r) speaker = host_of(r) == host_of(silent) ? r : speaker;
-  return Concat("on another host (", Who(speaker), ", which speaks for ",
+  int relay = silent;
+  for (int r = silent; r >= 0; --r) relay = host_of(r) == host_of(silent) ? r : relay;
+  return Concat("on another host (", Who(relay), ", which speaks for ",
                 silent == rank_ ? "this" : "that", " host, has been silent for ",
                 static_cast<double>(SilentMs(silent) / 100) / 10, " s and may be stopped)");
 }

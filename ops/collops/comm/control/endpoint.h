@@ -7,26 +7,27 @@
 #include <vector>
 
 #include "collops/comm/control/board.h"
-#include "collops/comm/control/bootstrap/group.h"
-#include "collops/comm/control/signal_order.h"
+#include "collops/comm/control/group.h"
+#include "collops/comm/control/signals.h"
 #include "collops/comm/rank_set.h"
 #include "collops/core/status.h"
 
 namespace collops::control {
 
 // The longest sleep between two looks around.
-constexpr int kNapMs = 20;
+constexpr int kMostSleepMs = 20;
 
 // Later than every step.
 constexpr uint64_t kAnyStep = UINT64_MAX;
 
 // Milliseconds of a clock that all processes of a host share.
 int64_t MonotonicMs();
-// Wakes the watcher of this host (Group::bell).
-void RingBell(int bell);
+// Wakes the watcher of this host (Group::doorbell).
+void RingDoorbell(int doorbell);
 
 // One rank's access to the board: publishes this rank's state and reads the peers'. Owned by
-// Control; one thread at a time, except PublishFailure and PublishLeft. Waits only in Nap().
+// Control; one thread at a time, except PublishFailure and PublishLeft. Waits only in
+// SleepUntilRung().
 class Endpoint {
  public:
   Endpoint(Group group, int rank, int rank_size)
@@ -52,7 +53,7 @@ class Endpoint {
   bool HasBegun(int rank, uint64_t step) const { return control::HasBegun(head(rank, step), step); }
 
   // Wakes a peer that sleeps. A peer that falls asleep at this moment may miss it and then wakes by
-  // itself after at most kNapMs; this saves a fence in every signal.
+  // itself after at most kMostSleepMs; this saves a fence in every signal.
   void Ring(int peer, Lane lane = kGroupLane) {
     const uint32_t asleep = board_.member(peer).asleep[lane].load(std::memory_order_relaxed);
     if (asleep != kAwake) WakeUp(peer, asleep == kInGroupLane ? kGroupLane : lane);
@@ -63,16 +64,16 @@ class Endpoint {
   // Wakes all peers in all lanes.
   void RingEveryLane();
 
-  // Sleeps until rung, at most `nap_ms`, unless `ready` holds. `both`, for the group lane: a ring
+  // Sleeps until rung, at most `most_ms`, unless `ready` holds. `both`, for the group lane: a ring
   // of the pair lane also wakes it, unless another thread sleeps there. One thread per lane.
   template <typename Ready>
-  void Nap(Lane lane, Ready&& ready, bool both = false, int nap_ms = kNapMs) {
+  void SleepUntilRung(Lane lane, Ready&& ready, bool both = false, int most_ms = kMostSleepMs) {
     Member& self = board_.member(rank_);
     uint32_t awake = kAwake;
     if (both) self.asleep[kPairLane].compare_exchange_strong(awake, kInGroupLane);
     self.asleep[lane].store(kInItsLane, std::memory_order_seq_cst);
-    const uint32_t bell = self.doorbell[lane].load(std::memory_order_seq_cst);
-    if (!ready()) SleepOn(lane, bell, nap_ms);
+    const uint32_t doorbell = self.doorbell[lane].load(std::memory_order_seq_cst);
+    if (!ready()) SleepOn(lane, doorbell, most_ms);
     self.asleep[lane].store(kAwake, std::memory_order_relaxed);
     uint32_t here = kInGroupLane;
     if (both) self.asleep[kPairLane].compare_exchange_strong(here, kAwake);
@@ -140,7 +141,7 @@ class Endpoint {
   // The group's failure, whatever its step.
   Status ReportedFailure() const;
   void WakeUp(int peer, Lane lane);
-  void SleepOn(Lane lane, uint32_t bell, int nap_ms);
+  void SleepOn(Lane lane, uint32_t doorbell, int most_ms);
   // Milliseconds since the rank's watcher was last known to be alive; 0 if it has no watcher.
   int64_t SilentMs(int rank) const;
   std::string DescribeState(int rank) const;

@@ -37,8 +37,8 @@ class HeadCarrier {
   virtual bool Take(size_t index, HostHead* head) = 0;
   // Ok, or why nothing more can come from a source.
   virtual Status LossOf(size_t index) const = 0;
-  // Sleeps until something may have arrived, or until `doze` ends.
-  virtual void Nap(const Doze& doze) = 0;
+  // Sleeps until something may have arrived, or until `wake_condition` ends.
+  virtual void Sleep(const WakeCondition& wake_condition) = 0;
 };
 
 }  // namespace collops::control

@@ -16,7 +16,7 @@ constexpr auto kAlone = std::chrono::microseconds(2);
 
 }  // namespace
 
-bool Patience::Yield() {
+bool Backoff::Yield() {
   if (begun_ == Clock::time_point()) begun_ = looked_ = Clock::now();
   if (looked_ - begun_ >= kIdle) return false;
   const Clock::time_point before = looked_;

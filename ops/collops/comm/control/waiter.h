@@ -23,26 +23,29 @@ inline void CpuRelax() {
 
 // What a wait has found in the pair lane: no messages, messages under way, messages under way whose
 // arrival rings no doorbell, or messages that have just moved.
-enum class Pumped { kNothing, kUnderWay, kUnrung, kMoved };
+enum class MessageProgress { kNothing, kUnderWay, kNoDoorbell, kMoved };
 // The longest sleep while messages may come without a ring.
-constexpr int kUnrungNapMs = 1;
+constexpr int kNoDoorbellSleepMs = 1;
 
 // For a sleep on descriptors while messages are under way: one more that ends it, or -1, and how
 // long it may last; 0: messages may move already.
-struct Doze {
+struct WakeCondition {
   int descriptor = -1;
   int most_ms = 0;
 };
 
 // Functions that a wait calls after it has spun, and before it sleeps. Each may be empty.
 struct WaitDuties {
-  std::function<void()> drain;      // reads window mails, so that the mailbox does not fill up
-  std::function<Pumped()> pump;     // moves messages that are under way
-  std::function<Doze()> doze;       // set with `pump`: prepares one sleep while they are
+  std::function<void()> drain;  // reads window mails, so that the mailbox does not fill up
+  std::function<MessageProgress()> progress_messages;  // moves messages that are under way
+  std::function<WakeCondition()>
+      wake_condition;  // set with `progress_messages`: prepares one sleep while they are
   std::function<double()> overdue;  // 0, or the limit in seconds that the call has exceeded
   std::function<Status()> parent;   // Ok, or the error that ended the parent of this subgroup
 
-  Pumped Pump() const { return pump ? pump() : Pumped::kNothing; }
+  MessageProgress ProgressMessages() const {
+    return progress_messages ? progress_messages() : MessageProgress::kNothing;
+  }
   double Overdue() const { return overdue ? overdue() : 0; }
 };
 
@@ -62,9 +65,9 @@ class Spins {
 };
 
 // Yields for the first millisecond of a wait; after that the rank counts as idle.
-class Patience {
+class Backoff {
  public:
-  explicit Patience(Spins* spins) : spins_(spins) {}
+  explicit Backoff(Spins* spins) : spins_(spins) {}
   bool Yield();
 
  private:
@@ -98,10 +101,11 @@ class Waiter {
   template <typename Ready>
   Status Until(Ready&& ready) {
     return Until(ready, [this](auto&& awake, bool both, int most_ms) {
-      endpoint_->Nap(kGroupLane, awake, both, most_ms);
+      endpoint_->SleepUntilRung(kGroupLane, awake, both, most_ms);
     });
   }
-  // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as Endpoint::Nap().
+  // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as
+  // Endpoint::SleepUntilRung().
   template <typename Ready, typename Nap>
   Status Until(Ready&& ready, Nap&& nap) {
     const recording::WaitSpan wait("wait for data");
@@ -109,25 +113,27 @@ class Waiter {
       if (ready()) return Ok();
       CpuRelax();
     }
-    Patience patience(spins_);
+    Backoff patience(spins_);
     while (!ready()) {
       // `ready` is asked once more: data that arrived before the failure is still used on all
       // ranks.
       if (endpoint_->GroupFailed(step_)) return ready() ? Ok() : endpoint_->GroupFailure(step_);
-      const Pumped pumped = duties_->Pump();
+      const MessageProgress progress = duties_->ProgressMessages();
       if (patience.Yield()) continue;
       const Status looked = Look();
       if (!looked.ok()) return endpoint_->GroupFailed(step_) && ready() ? Ok() : looked;
-      if (pumped == Pumped::kMoved) continue;
+      if (progress == MessageProgress::kMoved) continue;
       bool is_ready = false;
       const auto awake = [&] {
         if ((is_ready = ready()) || endpoint_->GroupFailed(step_)) return true;
-        return pumped != Pumped::kNothing && duties_->Pump() == Pumped::kMoved;
+        return progress != MessageProgress::kNothing &&
+               duties_->ProgressMessages() == MessageProgress::kMoved;
       };
       recording::WaitSpan::BeforeSleep();
       // If messages are under way, a ring of the pair lane wakes this wait, too.
-      const bool both = pumped != Pumped::kNothing;
-      nap(awake, both, pumped == Pumped::kUnrung ? kUnrungNapMs : kNapMs);
+      const bool both = progress != MessageProgress::kNothing;
+      nap(awake, both,
+          progress == MessageProgress::kNoDoorbell ? kNoDoorbellSleepMs : kMostSleepMs);
       if (is_ready) return Ok();
     }
     return Ok();

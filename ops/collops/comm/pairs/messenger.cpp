@@ -53,7 +53,8 @@ Status CheckTransfers(const char* name, const Transfer* list, int count, int ran
 
 Messenger::Messenger(control::Control* control, PairWire* wire)
     : control_(control), endpoint_(&control->endpoint()), wire_(wire), lane_(wire, endpoint_) {
-  control->set_pump([this] { return Pump(); }, [this] { return DozeInCall(); });
+  control->set_progress_messages([this] { return ProgressMessages(); },
+                                 [this] { return WakeConditionInCall(); });
 }
 
 Status Messenger::Run(const char* name, Transfer* list, int count) {
@@ -279,14 +280,15 @@ void Messenger::SettleAll(double limit_s) {
   if (lane_.failure().ok()) wire_->Flush(Deadline::After(kFlushS));
 }
 
-control::Pumped Messenger::Pump() {
-  if (!NeedsAttention()) return control::Pumped::kNothing;
+control::MessageProgress Messenger::ProgressMessages() {
+  if (!NeedsAttention()) return control::MessageProgress::kNothing;
   const LaneLock lane_lock(lane_mutex_, std::try_to_lock);
-  if (!lane_lock.owns_lock() || led_.load()) return control::Pumped::kNothing;
+  if (!lane_lock.owns_lock() || led_.load()) return control::MessageProgress::kNothing;
   const bool posted = TakeStarted();
-  if (Poll() || posted) return control::Pumped::kMoved;
-  if (!lane_.HasWork()) return control::Pumped::kNothing;
-  return FindAwaited().unrung ? control::Pumped::kUnrung : control::Pumped::kUnderWay;
+  if (Poll() || posted) return control::MessageProgress::kMoved;
+  if (!lane_.HasWork()) return control::MessageProgress::kNothing;
+  return FindAwaited().unrung ? control::MessageProgress::kNoDoorbell
+                              : control::MessageProgress::kUnderWay;
 }
 
 Messenger::Awaited Messenger::FindAwaited() const {
@@ -298,31 +300,32 @@ Messenger::Awaited Messenger::FindAwaited() const {
   return awaited;
 }
 
-control::Doze Messenger::PrepareDoze(const Awaited& awaited) {
+control::WakeCondition Messenger::PrepareWakeCondition(const Awaited& awaited) {
   // Other threads of this rank ring the doorbell, too, which does not end this sleep.
   constexpr int kLongNapMs = 5;
-  const int most_ms = awaited.rung ? control::kUnrungNapMs : kLongNapMs;
+  const int most_ms = awaited.rung ? control::kNoDoorbellSleepMs : kLongNapMs;
   if (!awaited.unrung) return {-1, most_ms};
   const int news = lane_.failure().ok() ? wire_->Arm() : -1;
   return {news, news < 0 ? 0 : most_ms};
 }
 
 template <typename Ready>
-void Messenger::NapUnrung(const Awaited& awaited, Ready&& ready) {
+void Messenger::SleepWithoutDoorbell(const Awaited& awaited, Ready&& ready) {
   if (ready()) return;
-  control::Doze doze;
+  control::WakeCondition wake_condition;
   {
     const LaneLock lane_lock(lane_mutex_);
-    doze = PrepareDoze(awaited);
+    wake_condition = PrepareWakeCondition(awaited);
   }
-  pollfd news = {doze.descriptor, POLLIN, 0};
-  if (doze.most_ms > 0) poll(&news, 1, doze.most_ms);
+  pollfd news = {wake_condition.descriptor, POLLIN, 0};
+  if (wake_condition.most_ms > 0) poll(&news, 1, wake_condition.most_ms);
 }
 
 // Another thread may lead the lane by now: the wait looks again.
-control::Doze Messenger::DozeInCall() {
+control::WakeCondition Messenger::WakeConditionInCall() {
   const LaneLock lane_lock(lane_mutex_, std::try_to_lock);
-  return !lane_lock.owns_lock() || led_.load() ? control::Doze() : PrepareDoze(FindAwaited());
+  return !lane_lock.owns_lock() || led_.load() ? control::WakeCondition()
+                                               : PrepareWakeCondition(FindAwaited());
 }
 
 bool Messenger::Reached(const Goal& goal) {
@@ -368,7 +371,7 @@ void Messenger::Follow(LaneLock* lane_lock) {
 // As long as messages move, the rank counts as busy. It sleeps without the lane_lock.
 Status Messenger::Lead(Goal* goal, LaneLock* lane_lock) {
   led_.store(true);
-  control::Patience patience(&spins_);
+  control::Backoff backoff(&spins_);
   int spins = 0;
   Status looked;
   while (looked.ok() && !Reached(*goal)) {
@@ -376,11 +379,11 @@ Status Messenger::Lead(Goal* goal, LaneLock* lane_lock) {
     const bool posted = TakeStarted();
     if (Poll() || posted) {
       spins = 0;
-      patience = control::Patience(&spins_);
+      backoff = control::Backoff(&spins_);
     } else if (spins < spins_.looks()) {
       ++spins;
       control::CpuRelax();
-    } else if (!patience.Yield()) {
+    } else if (!backoff.Yield()) {
       looked = Look(goal, lane_lock);
       if (looked.ok() && Nap(goal, lane_lock)) spins = 0;
     }
@@ -396,12 +399,12 @@ Status Messenger::Lead(Goal* goal, LaneLock* lane_lock) {
 // As Lead(), until the first sleep.
 bool Messenger::RunDirect() {
   DirectTransfers& direct = lane_.direct();
-  control::Patience patience(&spins_);
+  control::Backoff backoff(&spins_);
   int spins = 0;
   while (direct.open() && !direct.stopped()) {
     if (direct.Poll()) {
       spins = 0;
-      patience = control::Patience(&spins_);
+      backoff = control::Backoff(&spins_);
     } else if (endpoint_->GroupFailed(control::kAnyStep) ||
                lock_waiters_.load(std::memory_order_relaxed) > 0 ||
                has_started_.load(std::memory_order_relaxed)) {
@@ -409,7 +412,7 @@ bool Messenger::RunDirect() {
     } else if (spins < spins_.looks()) {
       ++spins;
       control::CpuRelax();
-    } else if (!patience.Yield()) {
+    } else if (!backoff.Yield()) {
       return false;
     }
   }
@@ -433,9 +436,9 @@ bool Messenger::Nap(Goal* goal, LaneLock* lane_lock) {
     return moved || Reached(*goal);
   };
   if (awaited.unrung) {
-    NapUnrung(awaited, ready);
+    SleepWithoutDoorbell(awaited, ready);
   } else {
-    endpoint_->Nap(control::kPairLane, ready);
+    endpoint_->SleepUntilRung(control::kPairLane, ready);
   }
   lane_lock->lock();
   return moved;

@@ -91,7 +91,7 @@ class Messenger {
   LaneLock LockLane();
   void Yield(LaneLock* lane_lock);
 
-  // The caller of the functions below, except Pump(), has the lane_lock.
+  // The caller of the functions below, except ProgressMessages(), has the lane_lock.
   void Post(Batch* batch);
   // Posts the started batches; true if there were any.
   bool TakeStarted();
@@ -113,8 +113,8 @@ class Messenger {
   void HandOver(LaneLock* lane_lock);
 
   // Called by waits of group calls.
-  control::Pumped Pump();
-  control::Doze DozeInCall();
+  control::MessageProgress ProgressMessages();
+  control::WakeCondition WakeConditionInCall();
 
   // Whether this rank waits for what rings its doorbell, and for what does not.
   struct Awaited {
@@ -123,10 +123,10 @@ class Messenger {
   };
   Awaited FindAwaited() const;
   // Prepares one sleep that a doorbell does not end.
-  control::Doze PrepareDoze(const Awaited& awaited);
+  control::WakeCondition PrepareWakeCondition(const Awaited& awaited);
   // Such a sleep; the caller does not have the lane_lock.
   template <typename Ready>
-  void NapUnrung(const Awaited& awaited, Ready&& ready);
+  void SleepWithoutDoorbell(const Awaited& awaited, Ready&& ready);
 
   control::Control* control_;
   control::Endpoint* endpoint_;

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <arpa/inet.h>
+
 #include <string>
+#include <utility>
 
 namespace collops {
 
@@ -8,6 +11,14 @@ namespace collops {
 using HostAddress = std::string;
 
 // False for what is no address, such as a host's name.
-bool ParseAddress(const std::string& text, HostAddress* address);
+inline bool ParseAddress(const std::string& text, HostAddress* address) {
+  for (const auto& [family, size] : {std::pair(AF_INET, 4), std::pair(AF_INET6, 16)}) {
+    char bytes[16];
+    if (inet_pton(family, text.c_str(), bytes) != 1) continue;
+    address->assign(bytes, static_cast<size_t>(size));
+    return true;
+  }
+  return false;
+}
 
 }  // namespace collops

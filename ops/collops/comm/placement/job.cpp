@@ -1,19 +1,87 @@
 #include "collops/comm/placement/job.h"
 
+#include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
-#include "collops/comm/placement/process_ancestor.h"
 #include "collops/core/env.h"
 #include "collops/core/process/per_process.h"
 
 namespace collops {
 namespace {
+
+// Identifies a process since boot: a pid may be used again, but with another start time.
+struct ProcessId {
+  pid_t pid = 0;
+  uint64_t start_ticks = 0;
+};
+
+std::string ReadProcFile(pid_t pid, const char* name) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+bool HasVariable(const std::string& environment, const std::string& variable) {
+  const std::string prefix = variable + "=";
+  for (size_t begin = 0; begin < environment.size();) {
+    if (environment.compare(begin, prefix.size(), prefix) == 0) return true;
+    const size_t end = environment.find('\0', begin);
+    if (end == std::string::npos) return false;
+    begin = end + 1;
+  }
+  return false;
+}
+
+struct ProcessStat {
+  std::string name;
+  pid_t parent = 0;
+  uint64_t start_ticks = 0;
+};
+
+// Reads /proc/PID/stat. Its second field, the name in parentheses, may contain spaces and
+// parentheses, so the rest is counted from the last parenthesis.
+bool ReadStat(pid_t pid, ProcessStat* stat) {
+  const std::string text = ReadProcFile(pid, "stat");
+  const size_t name_begin = text.find('(');
+  const size_t name_end = text.rfind(')');
+  if (name_begin >= name_end || name_end == std::string::npos) return false;
+  stat->name = text.substr(name_begin + 1, name_end - name_begin - 1);
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  fields >> skipped >> stat->parent;  // fields 3 and 4
+  for (int field = 5; field < 22; ++field) fields >> skipped;
+  fields >> stat->start_ticks;
+  return !fields.fail();
+}
+
+// The nearest ancestor of this process that has one of `names`, or whose environment at its start
+// lacked `variable`, or cannot be read because it belongs to another user. A name is the kernel's,
+// at most 15 characters. False if there is none below init (pid 1 or the end of the pid namespace),
+// which all processes share.
+bool NearestAncestor(const std::vector<std::string>& names, const char* variable,
+                     ProcessId* ancestor) {
+  ProcessStat stat;
+  if (!ReadStat(getpid(), &stat)) return false;
+  while (stat.parent > 1) {
+    const pid_t pid = stat.parent;
+    if (!ReadStat(pid, &stat)) return false;
+    if (std::find(names.begin(), names.end(), stat.name) != names.end() ||
+        !HasVariable(ReadProcFile(pid, "environ"), variable)) {
+      *ancestor = {pid, stat.start_ticks};
+      return true;
+    }
+  }
+  return false;
+}
 
 constexpr const char* kJobIdRule =
     " to a text that is the same in all ranks of the job and differs from other jobs on this host";

@@ -5,7 +5,7 @@
 
 #include "collops/comm/placement/host_address.h"
 #include "collops/comm/placement/placement.h"
-#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/core/env.h"
 
 namespace collops {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "collops/comm/placement/job.h"
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/core/status.h"
 
 namespace collops {

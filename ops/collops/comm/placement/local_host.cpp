@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "collops/comm/placement/host_address.h"
 #include "collops/core/env.h"
 
 namespace collops {
+
 namespace {
 
 std::string TextOf(const sockaddr* address) {

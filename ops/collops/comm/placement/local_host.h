@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/core/status.h"
 
 namespace collops {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "collops/comm/placement/job.h"
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/core/status.h"
 
 namespace collops {
@@ -38,5 +38,10 @@ Status CheckTable(const RankTable& table, int rank, int rank_size);
 // An error of a backend whose ranks must all be on one host, if `table`, which is complete, places
 // them on several.
 Status CheckOneHost(const std::string& backend, const RankTable& table);
+
+// HCCL's own rules, which hold for backend hccl alone: device_ip everywhere on several servers,
+// valid, unique and of one family; as many devices on each server; a device given once; the ranks
+// of a server follow each other.
+Status CheckDeviceRules(const RankTable& table);
 
 }  // namespace collops

@@ -24,7 +24,7 @@ constexpr double kOwnWait = 1.0;
 
 StreamCommunicator::StreamCommunicator(std::shared_ptr<control::Control> control, DeviceKind kind,
                                        bool compares, std::unique_ptr<StreamEngine> engine)
-    : Communicator(std::move(control)),
+    : BackendCommunicator(std::move(control)),
       kind_(kind),
       compares_(compares),
       engine_(std::move(engine)),
@@ -101,7 +101,7 @@ Status StreamCommunicator::PrepareTogether(const Agreement& agreement, uint64_t 
     const auto come = [&](const Status& own) -> Status {
       if (own.ok()) return control().Agree(agreement);
       COLLOPS_RETURN_IF_ERROR(control().Refuse(name, own));
-      return control().Excuse(own);
+      return control().KeepGroupAfter(own);
     };
     COLLOPS_RETURN_IF_ERROR(come(ready));
     COLLOPS_RETURN_IF_ERROR(come(InCall(name, work())));
@@ -113,8 +113,8 @@ Status StreamCommunicator::PrepareTogether(const Agreement& agreement, uint64_t 
 Status StreamCommunicator::MeetOnce(const char* name) {
   if (engine_->connected()) return Ok();
   const uint64_t step = control().step_number();
-  const Status met =
-      control().WithOthersUnmet(InCall(name, engine_->Meet(&control(), compares_, device_index_)));
+  const Status met = control().WithOthersPending(
+      InCall(name, engine_->Meet(&control(), compares_, device_index_)));
   if (met.ok()) control().MarkMet();
   if (met.ok() && engine_->EndsByAbort() && !std::exchange(is_watched_, true)) Watch(this);
   // Rank 0 may fail before the others hear of this rank.
@@ -139,7 +139,7 @@ Status StreamCommunicator::DoRefuse(const char* name, const Status& reason) {
 Status StreamCommunicator::Decline(const char* name, const Status& reason) {
   const Status told = DoRefuse(name, reason);
   if (!told.ok()) static_cast<void>(control().Fail(told, control().step_number()));
-  return control().Excuse(reason);
+  return control().KeepGroupAfter(reason);
 }
 
 Status StreamCommunicator::NoStream(const char* name) {
@@ -336,7 +336,7 @@ void StreamCommunicator::OnClose() {
   }
 }
 
-Status MakeControl(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
+Status MakeControl(const control::GroupSpec& spec, std::shared_ptr<control::Control>* control,
                    bool* compares) {
   Env env;
   COLLOPS_RETURN_IF_ERROR(Env::Read(&env));

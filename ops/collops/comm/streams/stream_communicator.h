@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/call.h"
-#include "collops/comm/communicator.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/pairs/transfer.h"
 #include "collops/comm/rank_set.h"
@@ -57,7 +57,7 @@ class MessagesUnderWay {
 // calls are compared there first. A backend derives from this class and from StreamEngine, and
 // adds the calls themselves. Thread-safety as in Communicator; waits in first contact, in
 // comparisons, and in Close() until the calls have ended.
-class StreamCommunicator : public Communicator {
+class StreamCommunicator : public BackendCommunicator {
  public:
   Device device() const override { return {kind_, device_index_}; }
   DeviceShare device_share() const override { return engine_->device_share(); }
@@ -200,7 +200,7 @@ void Forget(StreamCommunicator* communicator);
 
 // The Control of a communicator that the library connects, on one host or several, which has no
 // board if the spec says so; `compares`: COLLOPS_CHECK=1.
-Status MakeControl(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
+Status MakeControl(const control::GroupSpec& spec, std::shared_ptr<control::Control>* control,
                    bool* compares);
 // That of one on a handle of the caller's, which has a board only to compare calls.
 Status MakeControlOfCaller(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
@@ -238,7 +238,7 @@ template <typename Step>
 Status StreamCommunicator::EnqueueMessages(const char* name, const char* library, Transfer* list,
                                            int count, void* stream, Step&& step) {
   const Status check = CheckTransfers(name, library, list, count);
-  if (!check.ok()) return control().Excuse(check);
+  if (!check.ok()) return control().KeepGroupAfter(check);
   if (count == 0) return Ok();  // there is no tensor to find a stream by
   RankSet peers = RankSet::None(size());
   for (int i = 0; i < count; ++i) peers.Add(list[i].peer);

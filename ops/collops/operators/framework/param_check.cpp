@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "collops/comm/backends/backend_table.h"
-#include "collops/comm/placement/rank_table/table_file.h"
+#include "collops/comm/placement/rank_table.h"
 
 namespace collops {
 namespace {

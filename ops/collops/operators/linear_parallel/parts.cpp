@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
 
 namespace collops {
@@ -40,7 +41,7 @@ Status InGroup(const LinearPlan& plan, const std::vector<int>& ranks, const Stat
 }
 
 Status FailInParts(const LinearRun& run, const Status& status) {
-  control::Control& control = run.communicator->control();
+  control::Control& control = ControlOf(*run.communicator);
   return control.Fail(status, control.step_number());
 }
 

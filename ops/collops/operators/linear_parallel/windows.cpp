@@ -3,6 +3,7 @@
 #include <optional>
 #include <thread>
 
+#include "collops/comm/fused_call.h"
 #include "collops/core/deadline.h"
 #include "collops/core/trace/lines.h"
 #include "collops/core/trace/log.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collops/comm/control/bootstrap/messages.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 #include "ranks.h"
 
 namespace guests {

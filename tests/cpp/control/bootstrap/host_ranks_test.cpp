@@ -1,5 +1,5 @@
 // Ranks of a group on two hosts: those of each host meet, and know of the others.
-#include "collops/comm/control/bootstrap/host_ranks.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
 
 #include <poll.h>
 
@@ -55,14 +55,14 @@ void Meet(const collops::JobIdentity& job, int rank, const ranks::Event& written
   }
   static_cast<std::byte*>(group.segment.data())[rank] = std::byte{1};
   // The last rank of each host rings, the first one hears it.
-  if (rank >= 3) collops::control::RingBell(group.bell.get());
+  if (rank >= 3) collops::control::RingDoorbell(group.doorbell.get());
   written.Set();
   look.Wait();
   for (int r = 0; r < 5; ++r) {
     EXPECT_EQ(static_cast<std::byte*>(group.segment.data())[r] == std::byte{1}, r % 2 == rank % 2);
   }
-  pollfd bell = {group.bell.get(), POLLIN, 0};
-  EXPECT_EQ(poll(&bell, 1, 0), 1);
+  pollfd doorbell = {group.doorbell.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&doorbell, 1, 0), 1);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "collops/comm/control/bootstrap/messages.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 #include "collops/core/dtype.h"
 #include "ranks.h"
 
@@ -18,8 +18,8 @@ using collops::control::Endpoint;
 
 // Waits until rank 0 has finished its earlier steps, which a failure outside all steps would end.
 const Board& BoardAfterItsStep(Communicator& communicator) {
-  const Endpoint& endpoint = communicator.control().endpoint();
-  while (!endpoint.HasFinished(0, communicator.control().step_number())) std::this_thread::yield();
+  const Endpoint& endpoint = ControlOf(communicator).endpoint();
+  while (!endpoint.HasFinished(0, ControlOf(communicator).step_number())) std::this_thread::yield();
   return endpoint.board();
 }
 
@@ -78,8 +78,8 @@ TEST(ARankUsesItsOwnChoiceAndNotWhatAPeerWroteThere) {
   setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
   ranks::Run(2, [](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
-    Endpoint& endpoint = communicator.control().endpoint();
-    const uint64_t step = communicator.control().step_number() + 1;
+    Endpoint& endpoint = ControlOf(communicator).endpoint();
+    const uint64_t step = ControlOf(communicator).step_number() + 1;
     std::shared_ptr<Communicator> part;
     if (rank == 1) {
       while (!endpoint.HasBegun(0, step)) std::this_thread::yield();

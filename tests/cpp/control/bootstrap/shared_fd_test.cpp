@@ -1,12 +1,12 @@
 // Descriptors that owners of one process share, and how few ranks that are threads need.
-#include "collops/comm/control/bootstrap/shared_fd.h"
+#include "collops/comm/control/descriptor.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
 
-#include "collops/comm/control/bootstrap/socket.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 #include "proc.h"
 #include "ranks.h"
 

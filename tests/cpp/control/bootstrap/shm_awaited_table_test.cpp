@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "collops/comm/backends/backend_table.h"
-#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "placement/tables.h"
 #include "ranks.h"
 

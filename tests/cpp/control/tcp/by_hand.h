@@ -6,37 +6,37 @@
 #include <optional>
 #include <string>
 
-#include "collops/comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/rendezvous.h"
 #include "control/tcp/loopback.h"
 
 namespace loopback {
 
-using collops::control::tcp::Application;
 using collops::control::tcp::Claim;
 using collops::control::tcp::FieldReader;
 using collops::control::tcp::FieldWriter;
+using collops::control::tcp::HandshakeClient;
 using collops::control::tcp::Note;
+using collops::control::tcp::PortReply;
+using collops::control::tcp::PortRequest;
 using collops::control::tcp::Proof;
 using collops::control::tcp::RendezvousSpec;
 using collops::control::tcp::Row;
-using collops::control::tcp::Said;
-using collops::control::tcp::Told;
 
 // A rank that joins as the protocol says, and then waits for what rank 0 says.
 class ByHand {
  public:
   explicit ByHand(const RendezvousSpec& spec) : spec_(spec) {
-    Said said;
+    PortRequest said;
     said.pid = getpid();
     Frame frame;
-    Told told;
+    PortReply told;
     Await([&] {
       Prove(At(spec_.host, spec_.port), "find");
-      static_cast<void>(application_->connection().Send(said.frame()));
-      return Await([&] { return application_->connection().Receive(&frame); }) &&
-             Told::Read(frame, &told) && told.reason.ok();
+      static_cast<void>(client_->connection().Send(said.frame()));
+      return Await([&] { return client_->connection().Receive(&frame); }) &&
+             PortReply::Read(frame, &told) && told.reason.ok();
     });
-    application_.reset();
+    client_.reset();
     Prove(At(told.address, told.port), "ranks");
     Row row;
     row.rank = spec_.rank;
@@ -45,13 +45,13 @@ class ByHand {
     row.address = "127.0.0.1";
     FieldWriter fields = NoteOf(Note::kRow);
     row.Write(&fields);
-    EXPECT_TRUE(application_->connection().Send(fields.frame()));
+    EXPECT_TRUE(client_->connection().Send(fields.frame()));
   }
   // Until rank 0 says that these ranks are missing: all others have come.
   void AwaitMissing(const std::string& missing) {
     Frame frame;
     Await([&] {
-      if (!application_->connection().Receive(&frame)) return false;
+      if (!client_->connection().Receive(&frame)) return false;
       FieldReader fields(frame);
       return fields.Number() == static_cast<uint64_t>(Note::kProgress) &&
              fields.Text(4096) == missing;
@@ -61,18 +61,18 @@ class ByHand {
  private:
   void Prove(const SocketAddress& address, const char* purpose) {
     Await([&] {
-      if (!application_) {
-        application_.emplace(Connection(address), &spec_.secret,
-                             Claim{spec_.domain, purpose, spec_.rank, spec_.rank_size});
+      if (!client_) {
+        client_.emplace(Connection(address), &spec_.secret,
+                        Claim{spec_.domain, purpose, spec_.rank, spec_.rank_size});
       }
-      const Proof proof = application_->Step();
-      if (proof == Proof::kRefused) application_.reset();
+      const Proof proof = client_->Step();
+      if (proof == Proof::kRefused) client_.reset();
       return proof == Proof::kGiven;
     });
   }
 
   RendezvousSpec spec_;
-  std::optional<Application> application_;
+  std::optional<HandshakeClient> client_;
 };
 
 }  // namespace loopback

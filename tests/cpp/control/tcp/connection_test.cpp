@@ -14,8 +14,8 @@ namespace {
 using namespace loopback;
 using collops::Deadline;
 using collops::control::UniqueFd;
+using collops::control::tcp::ConnectionState;
 using collops::control::tcp::kMostFrameBytes;
-using collops::control::tcp::Link;
 
 Frame Numbered(int number, size_t bytes) {
   Frame frame(bytes);
@@ -106,7 +106,7 @@ TEST(AFrameThatIsTooLongEndsTheConnection) {
     Connection connection(std::move(socket));
     stranger.Say(bytes);
     Await([&] { return Ended(connection); });
-    EXPECT_TRUE(connection.link() == Link::kBroken);
+    EXPECT_TRUE(connection.state() == ConnectionState::kBroken);
     EXPECT_CONTAINS(connection.ended().message(), "at most 65536 are allowed");
   }
 }
@@ -115,7 +115,7 @@ TEST(TheOptionsAreSetOnBothEnds) {
   Ends ends("::1");
   Await([&] {
     ends.first->Flush();
-    return ends.first->link() == Link::kOpen;
+    return ends.first->state() == ConnectionState::kOpen;
   });
   for (const int socket : {ends.first->Polled().fd, ends.second->Polled().fd}) {
     EXPECT_EQ(Option(socket, IPPROTO_TCP, TCP_NODELAY), 1);
@@ -137,7 +137,7 @@ TEST(TheEndIsSeenAfterTheLastFrame) {
   Await([&] { return ends.second->Receive(&frame); });
   EXPECT_EQ(TextOf(frame), "the last word");
   Await([&] { return Ended(*ends.second); });
-  EXPECT_TRUE(ends.second->link() == Link::kClosed);
+  EXPECT_TRUE(ends.second->state() == ConnectionState::kClosed);
   EXPECT_CONTAINS(ends.second->ended().message(), " closed the connection");
 }
 
@@ -174,7 +174,8 @@ TEST(AResetIsSeenAfterTheLastFrame) {
   Frame frame;
   EXPECT_TRUE(connection.Receive(&frame) && TextOf(frame) == "x");
   Await([&] { return Ended(connection); });
-  EXPECT_TRUE(connection.link() == Link::kReset || connection.link() == Link::kClosed);
+  EXPECT_TRUE(connection.state() == ConnectionState::kReset ||
+              connection.state() == ConnectionState::kClosed);
   EXPECT_EQ(connection.ended().code(), collops::ERROR_PEER_LOST);
 }
 
@@ -188,7 +189,7 @@ TEST(NobodyListens) {
       connection.Flush();
       return !connection.alive();
     });
-    EXPECT_TRUE(connection.link() == Link::kRefused);
+    EXPECT_TRUE(connection.state() == ConnectionState::kRefused);
     EXPECT_EQ(connection.ended().message(), "nobody listens at " + address.Text());
   }
 }
@@ -201,9 +202,9 @@ TEST(AConnectionToItselfIsNone) {
   for (int i = 0; i < 60000; ++i) {
     // Kernels choose even ports first.
     Connection connection(At("127.0.0.1", first + 100 + i % 2));
-    while (connection.link() == Link::kConnecting) connection.Flush();
+    while (connection.state() == ConnectionState::kConnecting) connection.Flush();
     // Another program of this machine may listen there; then the own port is another one.
     if (connection.own_address().port() != first + 100 + i % 2) continue;
-    ASSERT_TRUE(connection.link() == Link::kRefused);
+    ASSERT_TRUE(connection.state() == ConnectionState::kRefused);
   }
 }

@@ -1,8 +1,8 @@
 // Who is let in: ranks of this job with its key, and no one else. Strangers cost little.
 #include "collops/comm/control/tcp/handshake.h"
 
-#include "collops/comm/control/tcp/door.h"
-#include "collops/comm/control/tcp/fields.h"
+#include "collops/comm/control/tcp/job_listener.h"
+#include "collops/comm/control/tcp/row.h"
 #include "control/tcp/loopback.h"
 
 namespace {
@@ -10,11 +10,11 @@ namespace {
 using namespace loopback;
 using collops::ERROR_RANK_MISMATCH;
 using collops::ERROR_UNSUPPORTED;
-using collops::control::tcp::Application;
 using collops::control::tcp::Claim;
-using collops::control::tcp::Door;
 using collops::control::tcp::FieldReader;
 using collops::control::tcp::FieldWriter;
+using collops::control::tcp::HandshakeClient;
+using collops::control::tcp::JobListener;
 using collops::control::tcp::JobSecret;
 using collops::control::tcp::kProtocolVersion;
 using collops::control::tcp::Proof;
@@ -24,44 +24,44 @@ constexpr uint64_t kMagic = 0x636f6c6c6f707331;
 const JobSecret kSecret = {"job 7", "a key that nobody guesses"};
 const Claim kClaim = {"dp", "ranks", 3, 8};
 
-std::unique_ptr<Door> OpenDoor(const JobSecret& secret, const char* host = "127.0.0.1") {
-  auto door = std::make_unique<Door>(secret);
-  EXPECT_EQ(door->Open(At(host)).message(), "");
-  return door;
+std::unique_ptr<JobListener> OpenListener(const JobSecret& secret, const char* host = "127.0.0.1") {
+  auto listener = std::make_unique<JobListener>(secret);
+  EXPECT_EQ(listener->Open(At(host)).message(), "");
+  return listener;
 }
 
 // Runs both sides until the one who connects knows.
-Proof Meet(Door* door, Application* application, std::vector<Proven>* proven) {
+Proof Meet(JobListener* listener, HandshakeClient* application, std::vector<Proven>* proven) {
   Proof proof = Proof::kUnderWay;
   Await([&] {
-    static_cast<void>(door->Next(proven));
+    static_cast<void>(listener->Next(proven));
     return (proof = application->Step()) != Proof::kUnderWay;
   });
   return proof;
 }
 
 // That a sound rank is still let in.
-void ExpectOpen(Door* door) {
+void ExpectOpen(JobListener* listener) {
   std::vector<Proven> proven;
-  Application application(Connection(door->address()), &kSecret, kClaim);
-  EXPECT_TRUE(Meet(door, &application, &proven) == Proof::kGiven);
+  HandshakeClient application(Connection(listener->address()), &kSecret, kClaim);
+  EXPECT_TRUE(Meet(listener, &application, &proven) == Proof::kGiven);
   EXPECT_EQ(application.refusal().message(), "");
   ASSERT_EQ(proven.size(), 1);
 }
 
 void ExpectRefused(const JobSecret& secret, bool may_retry, const std::string& text,
                    const std::string& text_inside) {
-  const auto door = OpenDoor(kSecret);
+  const auto listener = OpenListener(kSecret);
   std::vector<Proven> proven;
-  Application application(Connection(door->address()), &secret, kClaim);
-  EXPECT_TRUE(Meet(door.get(), &application, &proven) == Proof::kRefused);
+  HandshakeClient application(Connection(listener->address()), &secret, kClaim);
+  EXPECT_TRUE(Meet(listener.get(), &application, &proven) == Proof::kRefused);
   EXPECT_TRUE(proven.empty());
   EXPECT_EQ(application.refusal().code(), ERROR_RANK_MISMATCH);
   EXPECT_EQ(application.refusal().message(),
-            door->address().Text() + " refused this rank: " + text);
+            listener->address().Text() + " refused this rank: " + text);
   EXPECT_EQ(application.may_retry(), may_retry);
-  EXPECT_CONTAINS(door->last_refusal().message(), text_inside);
-  ExpectOpen(door.get());
+  EXPECT_CONTAINS(listener->last_refusal().message(), text_inside);
+  ExpectOpen(listener.get());
 }
 
 FieldWriter Head(uint64_t version, uint64_t kind) {
@@ -71,11 +71,11 @@ FieldWriter Head(uint64_t version, uint64_t kind) {
 }
 
 // What `connection` gets next.
-Frame Hear(Door* door, Connection* connection) {
+Frame Hear(JobListener* listener, Connection* connection) {
   std::vector<Proven> proven;
   Frame frame;
   Await([&] {
-    static_cast<void>(door->Next(&proven));
+    static_cast<void>(listener->Next(&proven));
     return connection->Receive(&frame) || !connection->alive();
   });
   EXPECT_TRUE(proven.empty());
@@ -87,10 +87,10 @@ Frame Hear(Door* door, Connection* connection) {
 TEST(RanksOfOneJobMeet) {
   for (const JobSecret& secret : {kSecret, JobSecret{"only the id", ""}}) {
     for (const char* host : {"127.0.0.1", "127.0.0.2", "::1"}) {
-      const auto door = OpenDoor(secret, host);
+      const auto listener = OpenListener(secret, host);
       std::vector<Proven> proven;
-      Application application(Connection(door->address()), &secret, kClaim);
-      ASSERT_TRUE(Meet(door.get(), &application, &proven) == Proof::kGiven);
+      HandshakeClient application(Connection(listener->address()), &secret, kClaim);
+      ASSERT_TRUE(Meet(listener.get(), &application, &proven) == Proof::kGiven);
       ASSERT_EQ(proven.size(), 1);
       EXPECT_EQ(proven[0].claim.domain, "dp");
       EXPECT_EQ(proven[0].claim.purpose, "ranks");
@@ -127,23 +127,23 @@ TEST(AWrongKeyAndAnotherJobAreRefusedAndTold) {
 }
 
 TEST(AnotherVersionIsToldToBoth) {
-  const auto door = OpenDoor(kSecret);
-  Connection newer(door->address());
+  const auto listener = OpenListener(kSecret);
+  Connection newer(listener->address());
   ASSERT_TRUE(newer.Send(Head(kProtocolVersion + 1, 1).Text("whatever follows").frame()));
-  const Frame frame = Hear(door.get(), &newer);
+  const Frame frame = Hear(listener.get(), &newer);
   FieldReader refusal(frame);
   EXPECT_EQ(refusal.Number(), kMagic);
   EXPECT_EQ(refusal.Number(), kProtocolVersion);
   EXPECT_EQ(refusal.Number(), 5);
   EXPECT_TRUE(refusal.Number() == ERROR_UNSUPPORTED);
   EXPECT_CONTAINS(refusal.Text(512), "install one version of collops on all hosts");
-  EXPECT_CONTAINS(door->last_refusal().message(), "speaks version 4 of the protocol");
-  ExpectOpen(door.get());
+  EXPECT_CONTAINS(listener->last_refusal().message(), "speaks version 4 of the protocol");
+  ExpectOpen(listener.get());
 
-  Listener listener = ListenAt("127.0.0.1");
-  Application application(Connection(listener.address()), &kSecret, kClaim);
+  Listener other_version = ListenAt("127.0.0.1");
+  HandshakeClient application(Connection(other_version.address()), &kSecret, kClaim);
   collops::control::UniqueFd socket;
-  Await([&] { return (socket = listener.Accept()).valid(); });
+  Await([&] { return (socket = other_version.Accept()).valid(); });
   Connection other(std::move(socket));
   EXPECT_TRUE(other.Send(Head(9, 2).Text(std::string(32, 'n')).frame()));
   Await([&] { return application.Step() == Proof::kRefused; });
@@ -153,11 +153,11 @@ TEST(AnotherVersionIsToldToBoth) {
 
 // Everything that the proof covers, changed on the way by one who does not know the key.
 TEST(AProofCannotBeUsedForAnythingElse) {
-  const auto door = OpenDoor(kSecret);
+  const auto listener = OpenListener(kSecret);
   for (int changed = 0; changed < 4; ++changed) {
-    // A sound rank connects to the one in the middle, who speaks to the door in its name.
+    // A sound rank connects to the one in the middle, who speaks to the listener in its name.
     Listener middle = ListenAt("127.0.0.1");
-    Application rank(Connection(middle.address()), &kSecret, kClaim);
+    HandshakeClient rank(Connection(middle.address()), &kSecret, kClaim);
     collops::control::UniqueFd socket;
     Await([&] { return (socket = middle.Accept()).valid(); });
     Connection to_rank(std::move(socket));
@@ -173,26 +173,26 @@ TEST(AProofCannotBeUsedForAnythingElse) {
     forged.Text(job).Text(hello.Text(32)).Text(changed == 0 ? "other" : "dp");
     forged.Text(changed == 1 ? "hosts" : "ranks").Number(changed == 2 ? 4 : 3);
     forged.Number(changed == 3 ? 9 : 8);
-    Connection to_door(door->address());
+    Connection to_door(listener->address());
     EXPECT_TRUE(to_door.Send(forged.frame()));
-    EXPECT_TRUE(to_rank.Send(Hear(door.get(), &to_door)));
+    EXPECT_TRUE(to_rank.Send(Hear(listener.get(), &to_door)));
     Await([&] {
       static_cast<void>(rank.Step());
       return to_rank.Receive(&frame);
     });
     EXPECT_TRUE(to_door.Send(frame));
-    frame = Hear(door.get(), &to_door);
+    frame = Hear(listener.get(), &to_door);
     FieldReader verdict(frame);
     for (int i = 0; i < 2; ++i) verdict.Number();
     EXPECT_EQ(verdict.Number(), 5);
   }
-  ExpectOpen(door.get());
+  ExpectOpen(listener.get());
 }
 
 // A listener that sends a joiner's own proof back to it.
 TEST(AProofCannotBeReflected) {
   Listener middle = ListenAt("127.0.0.1");
-  Application rank(Connection(middle.address()), &kSecret, kClaim);
+  HandshakeClient rank(Connection(middle.address()), &kSecret, kClaim);
   collops::control::UniqueFd socket;
   Await([&] { return (socket = middle.Accept()).valid(); });
   Connection to_rank(std::move(socket));
@@ -213,7 +213,7 @@ TEST(AProofCannotBeReflected) {
 }
 
 TEST(GarbageIsDropped) {
-  const auto door = OpenDoor(kSecret);
+  const auto listener = OpenListener(kSecret);
   const std::string garbage[] = {
       std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
       std::string(100000, '\xff'),
@@ -230,15 +230,15 @@ TEST(GarbageIsDropped) {
   };
   std::vector<Proven> proven;
   for (const std::string& bytes : garbage) {
-    Stranger stranger(door->address());
+    Stranger stranger(listener->address());
     stranger.Say(bytes);
     if (bytes.size() == 3) continue;  // part of a length: silent until it is dropped
     std::string said;
     Await([&] {
-      EXPECT_FALSE(door->Next(&proven));
+      EXPECT_FALSE(listener->Next(&proven));
       return stranger.HungUp(&said);
     });
-    ExpectOpen(door.get());
+    ExpectOpen(listener.get());
   }
 }
 
@@ -248,7 +248,7 @@ TEST(AListenerThatIsNoRankIsToldApart) {
                                  std::string("\0\0\0\x08garbage!", 12)};
   for (const std::string& answer : answers) {
     Listener listener = ListenAt("127.0.0.1");
-    Application application(Connection(listener.address()), &kSecret, kClaim);
+    HandshakeClient application(Connection(listener.address()), &kSecret, kClaim);
     collops::control::UniqueFd socket;
     Await([&] { return (socket = listener.Accept()).valid(); });
     EXPECT_EQ(send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL),
@@ -261,51 +261,52 @@ TEST(AListenerThatIsNoRankIsToldApart) {
 
 // As many as may be under way, all silent, keep their places until others queue behind them.
 TEST(SilentStrangersMakeRoomOldestFirst) {
-  const auto door = OpenDoor(kSecret);
+  const auto listener = OpenListener(kSecret);
   std::vector<Proven> proven;
   std::vector<std::unique_ptr<Stranger>> strangers;
   const auto come = [&] {
-    strangers.push_back(std::make_unique<Stranger>(door->address()));
-    EXPECT_FALSE(door->Next(&proven));
+    strangers.push_back(std::make_unique<Stranger>(listener->address()));
+    EXPECT_FALSE(listener->Next(&proven));
   };
-  while (!door->full()) come();
-  ASSERT_EQ(strangers.size(), Door::kMostUnproven);
-  std::this_thread::sleep_for(std::chrono::duration<double>(1.5 * Door::kSilenceS));
-  EXPECT_FALSE(door->Next(&proven));
+  while (!listener->full()) come();
+  ASSERT_EQ(strangers.size(), JobListener::kMostUnproven);
+  std::this_thread::sleep_for(std::chrono::duration<double>(1.5 * JobListener::kSilenceS));
+  EXPECT_FALSE(listener->Next(&proven));
   for (const auto& stranger : strangers) EXPECT_FALSE(stranger->HungUp());
   for (int i = 0; i < 3; ++i) come();
   for (size_t i = 0; i < strangers.size(); ++i) EXPECT_EQ(strangers[i]->HungUp(), i < 3);
   std::vector<pollfd> polled;
-  door->AddPolled(&polled);
-  EXPECT_EQ(polled.size(), Door::kMostUnproven);
-  ExpectOpen(door.get());
+  listener->AddPolled(&polled);
+  EXPECT_EQ(polled.size(), JobListener::kMostUnproven);
+  ExpectOpen(listener.get());
   // All are dropped in time, and not before.
   const auto start = std::chrono::steady_clock::now();
   Await([&] {
-    static_cast<void>(door->Next(&proven));
+    static_cast<void>(listener->Next(&proven));
     return strangers.back()->HungUp();
   });
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_TRUE(took.count() > Door::kPatienceS / 2 &&
-              took.count() < Door::kPatienceS + check::Patience(Door::kPatienceS));
+  EXPECT_TRUE(took.count() > JobListener::kPatienceS / 2 &&
+              took.count() < JobListener::kPatienceS + check::Patience(JobListener::kPatienceS));
   polled.clear();
-  door->AddPolled(&polled);
+  listener->AddPolled(&polled);
   EXPECT_EQ(polled.size(), 1);
 }
 
 // More ranks than may be under way at once come before the first is answered: none is dropped.
 TEST(ManyRanksQueue) {
-  constexpr size_t kRanks = 4 * Door::kMostUnproven;
-  const auto door = OpenDoor(kSecret);
-  std::vector<std::unique_ptr<Application>> ranks;
+  constexpr size_t kRanks = 4 * JobListener::kMostUnproven;
+  const auto listener = OpenListener(kSecret);
+  std::vector<std::unique_ptr<HandshakeClient>> ranks;
   for (size_t i = 0; i < kRanks; ++i) {
-    ranks.push_back(std::make_unique<Application>(Connection(door->address()), &kSecret, kClaim));
+    ranks.push_back(
+        std::make_unique<HandshakeClient>(Connection(listener->address()), &kSecret, kClaim));
     EXPECT_EQ(ranks.back()->Step(), Proof::kUnderWay);
   }
   std::vector<Proven> proven;
   std::vector<bool> given(kRanks, false);
   Await([&] {
-    while (door->Next(&proven)) continue;
+    while (listener->Next(&proven)) continue;
     for (size_t i = 0; i < kRanks; ++i) given[i] = given[i] || ranks[i]->Step() == Proof::kGiven;
     return std::all_of(given.begin(), given.end(), [](bool has) { return has; });
   });
@@ -316,7 +317,7 @@ TEST(ManyRanksQueue) {
 TEST(TheSecretIsNotSent) {
   const JobSecret secret = {"the id of the job", ""};
   Listener listener = ListenAt("127.0.0.1");
-  Application application(Connection(listener.address()), &secret, kClaim);
+  HandshakeClient application(Connection(listener.address()), &secret, kClaim);
   collops::control::UniqueFd socket;
   Await([&] { return (socket = listener.Accept()).valid(); });
   Connection connection(std::move(socket));

@@ -1,12 +1,12 @@
 // The rank that speaks for its host at first contact, and the others there that it speaks for: each
 // may leave or end at any time, and all are told whose fault it was.
-#include "collops/comm/control/tcp/first_contact/host_speaker.h"
+#include "collops/comm/control/tcp/rendezvous.h"
 
 #include <sys/un.h>
 
 #include <csignal>
 
-#include "collops/comm/control/bootstrap/socket.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 #include "control/tcp/by_hand.h"
 #include "ranks.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace collops;
 using collops::control::UniqueFd;
-using collops::control::tcp::HostSpeaker;
+using collops::control::tcp::HostRelay;
 using collops::control::tcp::Listener;
 using collops::control::tcp::Rendezvous;
 using collops::control::tcp::RendezvousSpec;
@@ -66,8 +66,8 @@ class Group {
   // Until a rank speaks for this host: those that start later follow it.
   void AwaitSpeaker() const {
     pid_t pid = 0;
-    const std::string name = HostSpeaker::NameOf(SpecOf(1));
-    loopback::Await([&] { return HostSpeaker::Reach(name, &pid).valid(); });
+    const std::string name = HostRelay::NameOf(SpecOf(1));
+    loopback::Await([&] { return HostRelay::Reach(name, &pid).valid(); });
   }
 
  private:
@@ -100,7 +100,7 @@ TEST(TheRankThatIsToOpenThePortDoesSoBesideASpeaker) {
     const auto start = [&](int rank) {
       return ranks::Start([&] { EXPECT_EQ(Group::Meet(spec_of(rank)).message(), ""); });
     };
-    const pid_t speaker = start(1);
+    const pid_t relay = start(1);
     group.AwaitSpeaker();
     const pid_t opener = ranks::Start([&] {
       Listener before = loopback::ListenAt("127.0.0.1", spec_of(2).port);
@@ -112,43 +112,43 @@ TEST(TheRankThatIsToOpenThePortDoesSoBesideASpeaker) {
       EXPECT_EQ(rendezvous->Complete(deadline, &rows).message(), "");
       EXPECT_EQ(rendezvous->Finish(Ok(), deadline).message(), "");
     });
-    ExpectWell({speaker, opener, start(0)});
+    ExpectWell({relay, opener, start(0)});
   }
 }
 
 TEST(AFollowerThatEndsIsReported) {
   const Group group(5);
-  const pid_t speaker = group.Start(1, ERROR_PEER_LOST,
-                                    {"rank 2 (pid ", " on 127.0.0.1) ended during first contact",
-                                     "to the rank that speaks for its host"});
+  const pid_t relay = group.Start(1, ERROR_PEER_LOST,
+                                  {"rank 2 (pid ", " on 127.0.0.1) ended during first contact",
+                                   "to the rank that speaks for its host"});
   group.AwaitSpeaker();
   const pid_t doomed = group.StartWell(2);
   const pid_t leader = group.Start(0, ERROR_PEER_LOST, {"rank 2 (pid ", "ended during first"});
   ByHand other(group.SpecOf(3));
   other.AwaitMissing("rank 4 of 5");
   Kill(doomed);
-  ExpectWell({speaker, leader});
+  ExpectWell({relay, leader});
 }
 
 TEST(AFollowerThatLeavesIsReported) {
   const Group group(4);
-  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
+  const pid_t relay = group.Start(1, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
   group.AwaitSpeaker();
   const pid_t leaves = group.Start(2, ERROR_TIMEOUT, {"rank 3 of 4 did not connect within 3 s"}, 3);
   const pid_t leader = group.Start(0, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
-  ExpectWell({speaker, leaves, leader});
+  ExpectWell({relay, leaves, leader});
 }
 
 TEST(AFollowerThatCannotSayWhereItIsIsReported) {
   const Group group(3);
   const std::string text = "has 2000 bytes for the other ranks: at most 1024 are allowed";
-  const pid_t speaker = group.Start(1, ERROR_RT_FAIL, {"rank 2 left first contact", text});
+  const pid_t relay = group.Start(1, ERROR_RT_FAIL, {"rank 2 left first contact", text});
   group.AwaitSpeaker();
   RendezvousSpec spec = group.SpecOf(2);
   spec.bytes = std::string(2000, 'x');
   const pid_t fails = ranks::Start([&] { EXPECT_CONTAINS(Group::Meet(spec).message(), text); });
   const pid_t leader = group.Start(0, ERROR_RT_FAIL, {"rank 2 left first contact", text});
-  ExpectWell({speaker, fails, leader});
+  ExpectWell({relay, fails, leader});
 }
 
 TEST(TheEndOfTheSpeakerIsReported) {
@@ -186,29 +186,29 @@ TEST(AnotherRankSpeaksIfTheFirstGivesUpOrEnds) {
 TEST(FollowersGetTheWordOfRankZero) {
   const Group group(4);
   const std::string text = "rank 7 (pid ";
-  const pid_t speaker = group.Start(1, ERROR_RANK_MISMATCH, {text, "is not one of the 4 ranks"});
+  const pid_t relay = group.Start(1, ERROR_RANK_MISMATCH, {text, "is not one of the 4 ranks"});
   group.AwaitSpeaker();
   const pid_t follower =
       group.Start(2, ERROR_RANK_MISMATCH, {"comm_domain \"dp\" at 127.0.0.1", text});
   const pid_t leader = group.Start(0, ERROR_RANK_MISMATCH, {text});
   const pid_t wrong = ranks::Start([&] { ByHand(group.SpecOf(7)).AwaitMissing("nobody"); });
-  ExpectWell({speaker, follower, leader});
+  ExpectWell({relay, follower, leader});
   Kill(wrong);
 }
 
 TEST(AFollowerSaysWhatItsSpeakerWaitsFor) {
   const Group group(3);
-  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 0 did not connect within 6 s"}, 6);
+  const pid_t relay = group.Start(1, ERROR_TIMEOUT, {"rank 0 did not connect within 6 s"}, 6);
   group.AwaitSpeaker();
   const pid_t follower =
       group.Start(2, ERROR_TIMEOUT, {"rank 0 did not connect within 3 s", "nobody listens at"}, 3);
-  ExpectWell({speaker, follower});
+  ExpectWell({relay, follower});
 }
 
 // A socket that has the name and does not listen: each rank then speaks for itself.
 TEST(ANameThatLeadsNowhereHoldsUpNoGroup) {
   const Group group(3);
-  const std::string name = HostSpeaker::NameOf(group.SpecOf(1));
+  const std::string name = HostRelay::NameOf(group.SpecOf(1));
   const UniqueFd holder(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -220,21 +220,21 @@ TEST(ANameThatLeadsNowhereHoldsUpNoGroup) {
 
 TEST(ASpeakerWithoutDescriptorsSaysSo) {
   const Group group(3);
-  const std::string name = HostSpeaker::NameOf(group.SpecOf(1));
-  HostSpeaker speaker;
-  ASSERT_TRUE(speaker.Open(name));
+  const std::string name = HostRelay::NameOf(group.SpecOf(1));
+  HostRelay relay;
+  ASSERT_TRUE(relay.Open(name));
   pid_t pid = 0;
-  const UniqueFd follower = HostSpeaker::Reach(name, &pid);
+  const UniqueFd follower = HostRelay::Reach(name, &pid);
   EXPECT_EQ(pid, getpid());
   const loopback::FewDescriptors none(0);
-  EXPECT_CONTAINS(speaker.Serve(nullptr).message(), "too many open files");
+  EXPECT_CONTAINS(relay.Serve(nullptr).message(), "too many open files");
 }
 
 // Whoever is of another group has another name; so has who knows another key.
 TEST(NamesDiffer) {
   const Group group(3);
   const RendezvousSpec spec = group.SpecOf(1);
-  EXPECT_EQ(HostSpeaker::NameOf(spec), HostSpeaker::NameOf(group.SpecOf(2)));
+  EXPECT_EQ(HostRelay::NameOf(spec), HostRelay::NameOf(group.SpecOf(2)));
   std::vector<RendezvousSpec> others(6, spec);
   others[0].domain = "tp";
   others[1].rank_size = 4;
@@ -243,6 +243,6 @@ TEST(NamesDiffer) {
   others[4].secret.job_id = "another job";
   others[5].port += 1;
   for (const RendezvousSpec& other : others) {
-    EXPECT_TRUE(HostSpeaker::NameOf(other) != HostSpeaker::NameOf(spec));
+    EXPECT_TRUE(HostRelay::NameOf(other) != HostRelay::NameOf(spec));
   }
 }

@@ -1,10 +1,10 @@
 // The job's port: it introduces domains in any order, also where a domain's rank 0 is elsewhere; it
 // passes on that a rank leaves; it is there as long as it is shared, and not in a child of fork().
-#include "collops/comm/control/tcp/first_contact/job_port.h"
+#include "collops/comm/control/tcp/job_port.h"
 
 #include <csignal>
 
-#include "collops/comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/rendezvous.h"
 #include "control/tcp/loopback.h"
 #include "proc.h"
 #include "ranks.h"
@@ -13,9 +13,9 @@ namespace {
 
 using namespace collops;
 using collops::control::tcp::Connection;
+using collops::control::tcp::ConnectionState;
 using collops::control::tcp::JobPort;
 using collops::control::tcp::JobSecret;
-using collops::control::tcp::Link;
 using collops::control::tcp::Rendezvous;
 using collops::control::tcp::RendezvousSpec;
 using collops::control::tcp::Row;
@@ -61,7 +61,7 @@ bool Listens(int port) {
   Connection probe(At("127.0.0.1", port));
   Await([&] {
     probe.Flush();
-    return probe.link() != Link::kConnecting;
+    return probe.state() != ConnectionState::kConnecting;
   });
   return probe.alive();
 }

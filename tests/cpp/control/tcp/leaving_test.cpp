@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/meetings/hosts_meeting.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "control/tcp/loopback.h"
 #include "ranks.h"
 

@@ -1,5 +1,5 @@
 // Listening at one address: taken and foreign ports, clients that are aborted, few descriptors.
-#include "collops/comm/control/tcp/listener.h"
+#include "collops/comm/control/tcp/job_listener.h"
 
 #include "control/tcp/loopback.h"
 

@@ -1,5 +1,5 @@
 // Names of hosts: their lookup does not hold up first contact beyond its deadline.
-#include "collops/comm/control/tcp/first_contact/lookup.h"
+#include "collops/comm/control/tcp/job_port.h"
 
 #include <dlfcn.h>
 #include <netdb.h>
@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "collops/comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/rendezvous.h"
 #include "control/tcp/loopback.h"
 
 namespace {

@@ -14,7 +14,7 @@
 
 #include "check.h"
 #include "collops/comm/control/tcp/connection.h"
-#include "collops/comm/control/tcp/listener.h"
+#include "collops/comm/control/tcp/job_listener.h"
 
 namespace loopback {
 

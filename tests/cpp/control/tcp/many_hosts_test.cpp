@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "collops/comm/control/tcp/first_contact/rendezvous.h"
 #include "collops/comm/control/tcp/mesh.h"
+#include "collops/comm/control/tcp/rendezvous.h"
 #include "collops/comm/rank_set.h"
 #include "control/tcp/loopback.h"
 #include "proc.h"
@@ -17,8 +17,8 @@ namespace {
 using namespace collops;
 using collops::control::tcp::ConnectHosts;
 using collops::control::tcp::Connection;
-using collops::control::tcp::Door;
 using collops::control::tcp::HostsOf;
+using collops::control::tcp::JobListener;
 using collops::control::tcp::JobSecret;
 using collops::control::tcp::Rendezvous;
 using collops::control::tcp::RendezvousSpec;
@@ -78,7 +78,7 @@ TEST(TwoThousandRanksMeet) {
       EXPECT_EQ(rows[static_cast<size_t>(r)].rank, r);
       EXPECT_EQ(host_of[static_cast<size_t>(r)], r / kPerHost);
     }
-    // One per host, and a few for the process and the doors of its ranks.
+    // One per host, and a few for the process and the listeners of its ranks.
     if (rank == 0) EXPECT_TRUE(proc::NumDescriptors() < kHosts + 8 * kPerHost);
     EXPECT_EQ(rendezvous->Finish(Ok(), deadline).message(), "");
   };
@@ -127,19 +127,19 @@ TEST(ALostOneIsNamedToAll) {
 // The last host is joined to all others, which connect to it at once.
 TEST(AHostIsJoinedByManyAtOnce) {
   std::vector<Row> rows(kHosts);
-  Door door(kSecret);
-  ASSERT_EQ(door.Open(loopback::At("127.0.0.1")).message(), "");
+  JobListener listener(kSecret);
+  ASSERT_EQ(listener.Open(loopback::At("127.0.0.1")).message(), "");
   for (int host = 0; host < kHosts; ++host) {
     Row& row = rows[static_cast<size_t>(host)];
     row.rank = host;
     row.host = std::to_string(host);
     row.address = "127.0.0.1";
-    row.port = door.address().port();
+    row.port = listener.address().port();
   }
-  std::vector<std::unique_ptr<collops::control::tcp::Application>> others;
+  std::vector<std::unique_ptr<collops::control::tcp::HandshakeClient>> others;
   for (int host = 1; host < kHosts; ++host) {
-    others.push_back(std::make_unique<collops::control::tcp::Application>(
-        Connection(door.address()), &kSecret,
+    others.push_back(std::make_unique<collops::control::tcp::HandshakeClient>(
+        Connection(listener.address()), &kSecret,
         collops::control::tcp::Claim{"dp", "hosts", host, kHosts}));
   }
   const auto step_others = [&] {
@@ -147,7 +147,7 @@ TEST(AHostIsJoinedByManyAtOnce) {
     return Ok();
   };
   std::vector<Connection> connections;
-  EXPECT_EQ(ConnectHosts("dp", rows, 0, kSecret, &door, step_others, Deadline::After(kTimeoutS),
+  EXPECT_EQ(ConnectHosts("dp", rows, 0, kSecret, &listener, step_others, Deadline::After(kTimeoutS),
                          &connections)
                 .message(),
             "");

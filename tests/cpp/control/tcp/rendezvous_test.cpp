@@ -1,12 +1,11 @@
 // First contact of ranks on several hosts, here processes that name different hosts: who meets
 // whom, what each is told if they do not fit together, and what strangers can do: nothing.
-#include "collops/comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/rendezvous.h"
 
 #include <csignal>
 #include <cstdlib>
 
 #include "collops/comm/control/tcp/mesh.h"
-#include "collops/comm/control/tcp/tcp_bridge.h"
 #include "collops/core/process/interrupt.h"
 #include "control/tcp/by_hand.h"
 #include "ranks.h"
@@ -17,8 +16,8 @@ using namespace collops;
 using collops::control::Frame;
 using collops::control::tcp::ConnectHosts;
 using collops::control::tcp::Connection;
-using collops::control::tcp::Door;
 using collops::control::tcp::HostsOf;
+using collops::control::tcp::JobListener;
 using collops::control::tcp::JobSecret;
 using collops::control::tcp::Proven;
 using collops::control::tcp::Rendezvous;
@@ -148,7 +147,7 @@ TEST(HostsThatMetAreJoined) {
         return;
       }
       std::vector<Connection> connections;
-      const Status joined = ConnectHosts("dp", rows, rank, kSecret, rendezvous->door(), nullptr,
+      const Status joined = ConnectHosts("dp", rows, rank, kSecret, rendezvous->listener(), nullptr,
                                          deadline, &connections);
       EXPECT_EQ(joined.message(), "");
       EXPECT_EQ(rendezvous->Finish(joined, deadline).message(), "");
@@ -191,31 +190,31 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
     rows[r].host = std::to_string(r);
     rows[r].address = "127.0.0.1";
   }
-  Door door(kSecret);
-  ASSERT_EQ(door.Open(loopback::At("127.0.0.1")).message(), "");
-  rows[0].port = door.address().port();
-  const auto join = [&](int rank, Door* own, std::vector<Connection>* connections) {
+  JobListener listener(kSecret);
+  ASSERT_EQ(listener.Open(loopback::At("127.0.0.1")).message(), "");
+  rows[0].port = listener.address().port();
+  const auto join = [&](int rank, JobListener* own, std::vector<Connection>* connections) {
     return ConnectHosts("dp", rows, rank, kSecret, own, nullptr, Deadline::After(kTimeoutS),
                         connections);
   };
   const pid_t other = ranks::Start([&] {
-    Door own(kSecret);
+    JobListener own(kSecret);
     std::vector<Connection> connections;
     EXPECT_EQ(join(1, &own, &connections).message(), "");
   });
   std::vector<pollfd> polled;
-  door.AddPolled(&polled);
+  listener.AddPolled(&polled);
   EXPECT_EQ(poll(polled.data(), 1, 10000), 1);
   {
     const loopback::FewDescriptors none(0);
     std::vector<Proven> proven;
-    EXPECT_FALSE(door.Next(&proven));
-    EXPECT_CONTAINS(door.last_refusal().message(), "too many open files");
+    EXPECT_FALSE(listener.Next(&proven));
+    EXPECT_CONTAINS(listener.last_refusal().message(), "too many open files");
   }
   std::vector<Connection> connections;
-  EXPECT_EQ(join(0, &door, &connections).message(), "");
+  EXPECT_EQ(join(0, &listener, &connections).message(), "");
   EXPECT_EQ(ranks::Wait(other).code, 0);
-  const Status gone = join(1, &door, &connections);
+  const Status gone = join(1, &listener, &connections);
   EXPECT_EQ(gone.code(), ERROR_PEER_LOST);
   EXPECT_CONTAINS(gone.message(), "no connection to the host of rank 0");
   EXPECT_CONTAINS(gone.message(), "nobody listens at 127.0.0.1:");
@@ -312,7 +311,7 @@ TEST(NoStrangerKeepsAGroupFromMeeting) {
       Connection probe(address);
       Await([&] {
         probe.Flush();
-        return probe.link() != collops::control::tcp::Link::kConnecting;
+        return probe.state() != collops::control::tcp::ConnectionState::kConnecting;
       });
       return probe.alive();
     });

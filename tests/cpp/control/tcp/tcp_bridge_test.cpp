@@ -1,5 +1,5 @@
 // The bridge over TCP: the cases of every bridge; order, bounds, and what a loss is.
-#include "collops/comm/control/tcp/tcp_bridge.h"
+#include "collops/comm/control/tcp/mesh.h"
 
 #include "control/bridge_cases.h"
 #include "control/tcp/tcp_wire.h"

@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "collops/comm/control/endpoint.h"
-#include "collops/comm/control/tcp/tcp_bridge.h"
+#include "collops/comm/control/tcp/mesh.h"
 #include "control/tcp/loopback.h"
 #include "control/wire.h"
 
@@ -82,7 +82,7 @@ class End : public collops::control::Bridge {
  public:
   End(std::shared_ptr<Wire> wire, int host, std::vector<Connection> connections)
       : wire_(std::move(wire)), host_(host), bridge_(host, std::move(connections)) {
-    collops::control::RingBell(bell_.get());
+    collops::control::RingDoorbell(doorbell_.get());
   }
 
   bool Tell(int host, const Frame& frame) override {
@@ -114,7 +114,7 @@ class End : public collops::control::Bridge {
     wire_->Enter(host_);
     bridge_.AddPolled(polled);
     for (const auto& [from, frames] : held_) {
-      if (!frames.empty()) polled->push_back({bell_.get(), POLLIN, 0});
+      if (!frames.empty()) polled->push_back({doorbell_.get(), POLLIN, 0});
     }
   }
 
@@ -127,7 +127,7 @@ class End : public collops::control::Bridge {
   int host_;
   TcpBridge bridge_;
   std::map<int, std::deque<Held>> held_;
-  UniqueFd bell_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};  // always rings
+  UniqueFd doorbell_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};  // always rings
 };
 
 inline std::unique_ptr<collops::control::Bridge> Wire::EndOf(int host) {

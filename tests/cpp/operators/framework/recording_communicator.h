@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "collops/comm/communicator.h"
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
 #include "collops/kernels/compute.h"
 
 namespace collops {
 
-class RecordingCommunicator : public Communicator {
+class RecordingCommunicator : public BackendCommunicator {
  public:
   RecordingCommunicator(int rank, int rank_size)
-      : Communicator(std::make_shared<control::Control>(MakeSpec(rank, rank_size))) {}
+      : BackendCommunicator(std::make_shared<control::Control>(MakeSpec(rank, rank_size))) {}
 
   Device device() const override { return where; }
   const kernels::Compute* compute() const override { return products; }
@@ -25,26 +25,26 @@ class RecordingCommunicator : public Communicator {
   }
   Status DoAgree(const Agreement& agreement) override {
     Record(&agreement);
-    return result.ok() ? Ok() : control().Excuse(result);
+    return result.ok() ? Ok() : control().KeepGroupAfter(result);
   }
   Status DoAllGatherV(const AllGatherVCall& call) override {
     gathers.push_back(call);
     Record(call.agreement);
-    return result.ok() ? Ok() : control().Excuse(result);
+    return result.ok() ? Ok() : control().KeepGroupAfter(result);
   }
   Status DoReduceScatterV(const ReduceScatterVCall& call) override {
     scatters.push_back(call);
     Record(call.agreement);
-    return result.ok() ? Ok() : control().Excuse(result);
+    return result.ok() ? Ok() : control().KeepGroupAfter(result);
   }
   Status DoExchangeV(const ExchangeVCall& call) override {
     exchanges.push_back(call);
     Record(call.agreement);
-    return result.ok() ? Ok() : control().Excuse(result);
+    return result.ok() ? Ok() : control().KeepGroupAfter(result);
   }
   Status DoRefuse(const char* name, const Status& reason) override {
     refusals.push_back({name, reason});
-    return refuse_result.ok() ? Ok() : control().Excuse(refuse_result);
+    return refuse_result.ok() ? Ok() : control().KeepGroupAfter(refuse_result);
   }
   Status AllocateWindow(int64_t, std::shared_ptr<Window>*) override {
     return Error(ERROR_UNSUPPORTED, "no windows here");

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/backends/backend_table.h"
-#include "collops/comm/communicator.h"
 #include "collops/comm/control/control.h"
 #include "operators/linear_parallel/stream_device.h"
 
@@ -106,10 +106,10 @@ struct Place {
   std::shared_ptr<int> collectives;  // that this rank has called, in all its groups
 };
 
-class StreamCommunicator : public Communicator {
+class StreamCommunicator : public BackendCommunicator {
  public:
   explicit StreamCommunicator(const CommunicatorSpec& spec)
-      : Communicator(std::make_shared<collops::control::Control>(spec)),
+      : BackendCommunicator(std::make_shared<collops::control::Control>(spec)),
         place_(*std::static_pointer_cast<Place>(spec.engine_part)) {}
   ~StreamCommunicator() override { Close("it closed its communicator"); }
 

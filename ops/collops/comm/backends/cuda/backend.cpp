@@ -93,7 +93,7 @@ Status Available() {
   return Load(&driver);
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const cuda::DriverApi* driver = nullptr;
   COLLOPS_RETURN_IF_ERROR(Load(&driver));
   COLLOPS_CHECK_ARG(spec.rank_size <= cuda::kMostRanks, ERROR_UNSUPPORTED,

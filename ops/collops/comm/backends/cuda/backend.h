@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/communicator.h"
+#include "collops/comm/backend_communicator.h"
 
 namespace collops::cuda_peers {
 
@@ -14,7 +14,7 @@ namespace collops::cuda_peers {
 Status Available();
 // Host memory that a communicator of `rank_size` ranks shares.
 int64_t SharedBytes(int rank_size);
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
 
 // The driver, its GPUs, and the libraries of both backends of CUDA tensors; what is missing, with
 // the reason.

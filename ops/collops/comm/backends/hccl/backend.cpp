@@ -6,8 +6,8 @@
 #include "collops/comm/backends/hccl/engine.h"
 #include "collops/comm/backends/hccl/library.h"
 #include "collops/comm/backends/hccl/npu.h"
-#include "collops/comm/placement/rank_table/device_rules.h"
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/placement/placement.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/comm/streams/stream_communicator.h"
 
 namespace collops::hccl {
@@ -94,7 +94,7 @@ class HcclCommunicator final : public StreamCommunicator {
       if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
       if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
       const Status said = InCall("split", status);
-      return status.code() == ERROR_UNSUPPORTED ? control().Excuse(said) : said;
+      return status.code() == ERROR_UNSUPPORTED ? control().KeepGroupAfter(said) : said;
     });
   }
 
@@ -120,7 +120,7 @@ std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, co
   return std::make_shared<HcclCommunicator>(std::move(control), std::move(engine), compares);
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const Api* api = nullptr;
   COLLOPS_RETURN_IF_ERROR(Load(&api));
   // Of one that is not complete yet, HCCL says it itself.

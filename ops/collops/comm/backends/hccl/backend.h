@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "collops/comm/communicator.h"
+#include "collops/comm/backend_communicator.h"
 
 namespace collops::hccl {
 
@@ -10,7 +10,7 @@ namespace collops::hccl {
 Status Available();
 // Host memory that a communicator of `rank_size` ranks shares.
 int64_t SharedBytes(int rank_size);
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
 
 // A communicator that has HCCL's functions from `api` (library.h). `comm`: the caller's HcclComm,
 // or null; a Control without a board always comes with one, or with a part that was split off it.

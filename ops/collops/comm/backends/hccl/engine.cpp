@@ -12,8 +12,8 @@
 
 #include "collops/comm/backends/hccl/library.h"
 #include "collops/comm/backends/hccl/npu.h"
-#include "collops/comm/control/meetings/introduce.h"
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/control/first_contact/subgroup_meeting.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/core/process/per_process.h"
 
 namespace collops::hccl {
@@ -249,7 +249,7 @@ class Tables {
 };
 PerProcess<Tables> tables_here;
 
-WayToMeet WayOf(const CommunicatorSpec& spec, int rank, std::shared_ptr<CommHandle>* whole) {
+WayToMeet WayOf(const control::GroupSpec& spec, int rank, std::shared_ptr<CommHandle>* whole) {
   if (spec.engine_part != nullptr) return WayToMeet::kPart;
   if (spec.table == nullptr) return WayToMeet::kRootInfo;
   *whole = tables_here.Get().Find(spec.table->path, rank);
@@ -268,7 +268,7 @@ bool OnSeveralServers(control::Control& control, int size) {
 // In HCCL it waits at most HCCL_CONNECT_TIMEOUT.
 Status Engine::Meet(control::Control* control, bool compares, int device) {
   if (caller_comm_ != nullptr) return Connect(caller_comm_, AbilitiesOf(api_, false));
-  const CommunicatorSpec& spec = control->spec();
+  const control::GroupSpec& spec = control->spec();
   std::shared_ptr<CommHandle> whole;
   const WayToMeet way = WayOf(spec, rank_, &whole);
   Abilities abilities = AbilitiesOf(api_, OnSeveralServers(*control, size_));

@@ -129,7 +129,7 @@ Status Available() {
   return libraries.Load();
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   Libraries libraries;
   COLLOPS_RETURN_IF_ERROR(libraries.Load());
   std::shared_ptr<control::Control> control;

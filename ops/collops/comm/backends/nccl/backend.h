@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/communicator.h"
+#include "collops/comm/backend_communicator.h"
 
 namespace collops::nccl {
 
@@ -14,7 +14,7 @@ namespace collops::nccl {
 Status Available();
 // Host memory that a communicator of `rank_size` ranks shares.
 int64_t SharedBytes(int rank_size);
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
 
 // Rank, rank_size and comm_domain (its address: NCCL's communicators have no names) of an
 // ncclComm_t that the caller passes.

@@ -77,7 +77,7 @@ Status Available() {
   return made->code() == ERROR_UNSUPPORTED ? *made : Ok();
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   std::shared_ptr<control::Control> control;
   COLLOPS_RETURN_IF_ERROR(
       control::Control::Create(spec, SegmentLayout::Bytes(spec.rank_size), &control));

@@ -6,9 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/backends/shm/exchange.h"
-#include "collops/comm/call_window.h"
-#include "collops/comm/communicator.h"
 #include "collops/comm/fused_call.h"
 #include "collops/core/deadline.h"
 
@@ -148,11 +147,11 @@ class ShmFusedCall : public FusedCall {
 
 // The ranks of one host: inputs lie in shared memory, where the peers read them. Created without
 // waiting; thread-safety and waiting as in Communicator.
-class ShmCommunicator : public Communicator {
+class ShmCommunicator : public BackendCommunicator {
  public:
   // First contact allocates SegmentLayout::Bytes() for this backend.
   explicit ShmCommunicator(std::shared_ptr<control::Control> control)
-      : Communicator(std::move(control)) {}
+      : BackendCommunicator(std::move(control)) {}
   ~ShmCommunicator() override;
 
   const kernels::Compute* compute() const override;

@@ -12,7 +12,7 @@
 #include "collops/comm/backends/shm/windows.h"
 #include "collops/comm/control/board.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/signal_head.h"
+#include "collops/comm/control/signals.h"
 #include "collops/core/fence.h"
 
 // The counts by which a writer and a reader share a ring of chunks, with the order of each access.

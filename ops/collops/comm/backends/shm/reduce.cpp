@@ -228,7 +228,7 @@ Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
 Status ShmCommunicator::DoAllReduce(const AllReduceCall& call) {
   const Tuning& tuning = spec().tuning;
   const int64_t most = size() <= 2 ? tuning.all_reduce_one_step_2 : tuning.all_reduce_one_step;
-  if (call.count * SizeOf(call.dtype) > most) return Communicator::DoAllReduce(call);
+  if (call.count * SizeOf(call.dtype) > most) return BackendCommunicator::DoAllReduce(call);
   return AllReduceInOneStep(exchange_.get(), call);
 }
 

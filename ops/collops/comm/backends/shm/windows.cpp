@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collops/comm/control/bootstrap/socket.h"
+#include "collops/comm/control/first_contact/local_messages.h"
 
 namespace collops::shm {
 
@@ -165,9 +165,9 @@ bool WindowMailbox::SendOn(Outgoing* outgoing) {
   for (int& r = outgoing->next; r < endpoint_->size(); ++r) {
     if (r == endpoint_->rank()) continue;
     const int mailbox = endpoint_->group().peers[static_cast<size_t>(r)].mailbox.get();
-    const control::Transfer transfer =
+    const control::SocketResult transfer =
         control::Send(mailbox, &outgoing->mail, sizeof(outgoing->mail), fds);
-    if (transfer == control::Transfer::kWouldBlock) return false;
+    if (transfer == control::SocketResult::kWouldBlock) return false;
   }
   return true;
 }
@@ -192,11 +192,11 @@ bool WindowMailbox::TakeOne() {
   std::vector<control::UniqueFd> fds;
   const int inbox = endpoint_->group().inbox.get();
   if (inbox < 0) return false;
-  const control::Transfer transfer = control::Receive(inbox, &mail, sizeof(mail), &bytes, &fds);
-  if (transfer == control::Transfer::kNoDescriptors) {
+  const control::SocketResult transfer = control::Receive(inbox, &mail, sizeof(mail), &bytes, &fds);
+  if (transfer == control::SocketResult::kNoDescriptors) {
     lost_descriptors_ = true;
     fds.clear();
-  } else if (transfer != control::Transfer::kDone) {
+  } else if (transfer != control::SocketResult::kDone) {
     return false;
   }
   if (bytes != sizeof(mail) || mail.rank < 0 || mail.rank >= endpoint_->size()) return true;

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/control/bootstrap/unique_fd.h"
+#include "collops/comm/control/descriptor.h"
 #include "collops/comm/control/endpoint.h"
 #include "collops/comm/control/segment.h"
 #include "collops/comm/control/waiter.h"

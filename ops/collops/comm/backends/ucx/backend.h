@@ -6,15 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/backends/call_prediction.h"
-#include "collops/comm/communicator.h"
 
 namespace collops::ucx {
 
 // The row of the backend table: CPU tensors between ranks on several hosts. If a rank table places
 // all ranks on one host, or there is none, they are of that host alone, and use shared memory.
 Status Available();
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
 int64_t SharedBytes(int rank_size);
 // Which UCX it is and what it can use, or why it cannot be opened. Opens UCX.
 std::vector<std::pair<std::string, std::string>> ShownFacts();

@@ -10,10 +10,10 @@
 #include "collops/comm/backends/ucx/backend.h"
 #include "collops/comm/backends/ucx/engine/library.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/meetings/part_meeting.h"
+#include "collops/comm/control/first_contact/subgroup_meeting.h"
 #include "collops/comm/placement/job.h"
 #include "collops/comm/placement/job_place.h"
-#include "collops/comm/placement/rank_table/rank_table.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/comm/window.h"
 #include "collops/core/status.h"
 #include "collops/kernels/compute.h"
@@ -87,19 +87,21 @@ Status UcxCommunicator::ConnectAll() {
   pair_wire_ = MakePairWire(link_.get());
   if (link_->host == nullptr) return Ok();
   // Messages of this host use the windows of its communicator.
-  control().set_drain([host = std::weak_ptr<Communicator>(link_->host)] {
-    const std::shared_ptr<Communicator> living = host.lock();
+  control().set_drain([host = std::weak_ptr<BackendCommunicator>(link_->host)] {
+    const std::shared_ptr<BackendCommunicator> living = host.lock();
     if (living != nullptr) living->control().Drain();
   });
   // A wait for ranks of this host has the duties of a wait of the group. Messages ring the group's
   // doorbell, which it does not hear.
   const control::WaitDuties* const duties = &control().duties();
-  link_->host->control().set_pump(
+  link_->host->control().set_progress_messages(
       [duties] {
-        const control::Pumped pumped = duties->Pump();
-        return pumped == control::Pumped::kUnderWay ? control::Pumped::kUnrung : pumped;
+        const control::MessageProgress progress = duties->ProgressMessages();
+        return progress == control::MessageProgress::kUnderWay
+                   ? control::MessageProgress::kNoDoorbell
+                   : progress;
       },
-      [duties] { return duties->doze(); });
+      [duties] { return duties->wake_condition(); });
   link_->host->control().set_overdue([duties] { return duties->Overdue(); });
   return Ok();
 }
@@ -161,7 +163,7 @@ namespace {
 
 // Ranks on this rank's host, as its parent, the table or the launcher says; 1 while nothing says
 // it.
-int RanksHere(const CommunicatorSpec& spec) {
+int RanksHere(const control::GroupSpec& spec) {
   const auto count = [rank = static_cast<size_t>(spec.rank)](const auto& all, auto host_of) {
     return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const auto& other) {
       return host_of(other) == host_of(all[rank]);
@@ -176,7 +178,7 @@ int RanksHere(const CommunicatorSpec& spec) {
 }
 
 // A table that somebody still writes may place the ranks on several hosts.
-Status IsOnOneHost(const CommunicatorSpec& spec, bool* one_host) {
+Status IsOnOneHost(const control::GroupSpec& spec, bool* one_host) {
   const bool agreed = !spec.job_id.empty() && spec.introduction == nullptr;
   *one_host =
       spec.one_host || spec.comm_mode == COMM_MULTI_THREAD || (agreed && spec.meet_at.empty());
@@ -195,7 +197,7 @@ Status Available() {
   return Load(&library);
 }
 
-Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   bool one_host = false;
   COLLOPS_RETURN_IF_ERROR(IsOnOneHost(spec, &one_host));
   if (one_host) return shm::Create(spec, communicator);

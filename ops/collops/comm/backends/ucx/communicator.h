@@ -8,12 +8,12 @@
 #include <optional>
 #include <utility>
 
+#include "collops/comm/backend_communicator.h"
 #include "collops/comm/backends/ucx/engine/chunks.h"
 #include "collops/comm/backends/ucx/engine/worker.h"
 #include "collops/comm/backends/ucx/link.h"
 #include "collops/comm/backends/ucx/schedule.h"
 #include "collops/comm/call.h"
-#include "collops/comm/communicator.h"
 #include "collops/comm/control/step.h"
 #include "collops/core/deadline.h"
 
@@ -96,7 +96,7 @@ class Streams {
   int rank_;
   double timeout_s_;
   // Messages that another thread of this rank begins meanwhile do not end a sleep.
-  double nap_s_ = control::kNapMs * 1e-3;
+  double nap_s_ = control::kMostSleepMs * 1e-3;
   // Streams do not move in memory: UCX has pointers into them.
   std::list<Stream<OutgoingChunks>> outgoing_;
   std::list<Stream<IncomingChunks>> incoming_;
@@ -175,10 +175,10 @@ std::unique_ptr<CrossHostCall> MakePlannedReduction(Link* link, std::vector<Redu
 
 // CPU ranks on several hosts: UCX between hosts, shared memory inside each. Control compares every
 // call over the connections of the hosts. Thread-safety and waiting as in Communicator.
-class UcxCommunicator : public Communicator {
+class UcxCommunicator : public BackendCommunicator {
  public:
   explicit UcxCommunicator(std::shared_ptr<control::Control> control)
-      : Communicator(std::move(control)) {}
+      : BackendCommunicator(std::move(control)) {}
   ~UcxCommunicator() override;
 
   const kernels::Compute* compute() const override;

@@ -191,7 +191,7 @@ Status ConnectWorkers(control::Control* control, Link* link, uint32_t* token) {
 // A failure in one of the two groups ends the other.
 Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t token, Link* link) {
   const CommunicatorSpec& group = parent->spec();
-  CommunicatorSpec spec;
+  control::GroupSpec spec;
   spec.backend = "shm";
   spec.comm_domain = group.comm_domain;
   spec.rank = link->hosts.own_index();

@@ -227,7 +227,9 @@ class Heads : public control::HeadCarrier {
   void Progress() override { worker_->Progress(); }
   bool Take(size_t index, control::HostHead* head) override;
   Status LossOf(size_t index) const override;
-  void Nap(const control::Doze& doze) override { worker_->Nap(doze); }
+  void Sleep(const control::WakeCondition& wake_condition) override {
+    worker_->Sleep(wake_condition);
+  }
 
  private:
   // Memory of UCX while a request is pending, so that it does not move.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collops/comm/control/bootstrap/group.h"
+#include "collops/comm/control/group.h"
 #include "collops/core/dtype.h"
 
 namespace collops::ucx {

@@ -33,23 +33,23 @@ bool IsLater(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS;
 }
 
-Link LinkAfter(int error) {
+ConnectionState StateAfter(int error) {
   switch (error) {
     case ECONNRESET:
     case EPIPE:
-      return Link::kReset;
+      return ConnectionState::kReset;
     case ETIMEDOUT:
-      return Link::kTimedOut;
+      return ConnectionState::kTimedOut;
     case ECONNREFUSED:
-      return Link::kRefused;
+      return ConnectionState::kRefused;
     case EHOSTUNREACH:
     case ENETUNREACH:
     case EHOSTDOWN:
     case ENETDOWN:
     case EADDRNOTAVAIL:
-      return Link::kUnreachable;
+      return ConnectionState::kUnreachable;
     default:
-      return Link::kBroken;
+      return ConnectionState::kBroken;
   }
 }
 
@@ -78,14 +78,16 @@ size_t LengthAt(const std::byte* head) {
 }  // namespace
 
 Connection::Connection(UniqueFd socket)
-    : socket_(std::move(socket)), peer_(PeerAddress(socket_.get()).Text()), link_(Link::kOpen) {
+    : socket_(std::move(socket)),
+      peer_(PeerAddress(socket_.get()).Text()),
+      state_(ConnectionState::kOpen) {
   Prepare();
 }
 
 Connection::Connection(const SocketAddress& to)
     : socket_(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       peer_(to.Text()),
-      link_(Link::kConnecting) {
+      state_(ConnectionState::kConnecting) {
   if (!socket_.valid()) {
     EndBy(errno);
     return;
@@ -111,11 +113,11 @@ void Connection::Prepare() {
 
 Status Connection::ended() const {
   if (alive()) return Ok();
-  return Error(link_ == Link::kBroken ? ERROR_RT_FAIL : ERROR_PEER_LOST, why_);
+  return Error(state_ == ConnectionState::kBroken ? ERROR_RT_FAIL : ERROR_PEER_LOST, why_);
 }
 
-void Connection::End(Link link, std::string why) {
-  link_ = link;
+void Connection::End(ConnectionState state, std::string why) {
+  state_ = state;
   why_ = std::move(why);
   socket_.reset();
   queue_.clear();
@@ -125,27 +127,27 @@ void Connection::End(Link link, std::string why) {
 }
 
 void Connection::EndBy(int error) {
-  const Link link = LinkAfter(error);
-  switch (link) {
-    case Link::kRefused:
-      return End(link, Concat("nobody listens at ", peer_));
-    case Link::kUnreachable:
-      return End(link, Concat("there is no route to ", peer_, ": ", std::strerror(error)));
-    case Link::kTimedOut:
-      return End(link, Concat(peer_, " has not answered for ", kUserTimeoutMs / 1000, " s"));
-    case Link::kReset:
-      return End(link, Concat(peer_, " has reset the connection: its process has ended"));
-    case Link::kConnecting:
-    case Link::kOpen:
-    case Link::kClosed:
-    case Link::kBroken:
+  const ConnectionState state = StateAfter(error);
+  switch (state) {
+    case ConnectionState::kRefused:
+      return End(state, Concat("nobody listens at ", peer_));
+    case ConnectionState::kUnreachable:
+      return End(state, Concat("there is no route to ", peer_, ": ", std::strerror(error)));
+    case ConnectionState::kTimedOut:
+      return End(state, Concat(peer_, " has not answered for ", kUserTimeoutMs / 1000, " s"));
+    case ConnectionState::kReset:
+      return End(state, Concat(peer_, " has reset the connection: its process has ended"));
+    case ConnectionState::kConnecting:
+    case ConnectionState::kOpen:
+    case ConnectionState::kClosed:
+    case ConnectionState::kBroken:
       break;
   }
-  End(link, Concat("the connection to ", peer_, " failed: ", std::strerror(error)));
+  End(state, Concat("the connection to ", peer_, " failed: ", std::strerror(error)));
 }
 
 void Connection::Break(const std::string& did) {
-  if (alive()) End(Link::kBroken, Concat(peer_, " ", did));
+  if (alive()) End(ConnectionState::kBroken, Concat(peer_, " ", did));
 }
 
 void Connection::CheckConnected() {
@@ -159,7 +161,7 @@ void Connection::CheckConnected() {
   if (OwnAddress(socket_.get()).Text() == PeerAddress(socket_.get()).Text()) {
     return EndBy(ECONNREFUSED);
   }
-  link_ = Link::kOpen;
+  state_ = ConnectionState::kOpen;
 }
 
 bool Connection::Send(const Frame& frame) {
@@ -175,8 +177,8 @@ bool Connection::Send(const Frame& frame) {
 }
 
 void Connection::Flush() {
-  if (link_ == Link::kConnecting) CheckConnected();
-  while (link_ == Link::kOpen && writable_ && !flushed()) {
+  if (state_ == ConnectionState::kConnecting) CheckConnected();
+  while (state_ == ConnectionState::kOpen && writable_ && !flushed()) {
     const ssize_t sent = send(socket_.get(), queue_.data() + queue_begin_,
                               queue_.size() - queue_begin_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && IsLater(errno)) break;
@@ -198,8 +200,8 @@ size_t Connection::ArrivedFrameBytes() {
   if (arrived < kHeadBytes) return 0;
   const size_t length = LengthAt(arrived_.data() + arrived_begin_);
   if (length > most_frame_bytes_) {
-    End(Link::kBroken, Concat(peer_, " sent a frame of ", length, " bytes: at most ",
-                              most_frame_bytes_, " are allowed"));
+    End(ConnectionState::kBroken, Concat(peer_, " sent a frame of ", length, " bytes: at most ",
+                                         most_frame_bytes_, " are allowed"));
     return 0;
   }
   return arrived < kHeadBytes + length ? 0 : kHeadBytes + length;
@@ -220,13 +222,13 @@ void Connection::Read() {
   }
   const int error = errno;
   arrived_.resize(before + static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  if (count == 0) End(Link::kClosed, Concat(peer_, " closed the connection"));
+  if (count == 0) End(ConnectionState::kClosed, Concat(peer_, " closed the connection"));
   if (count < 0 && !IsLater(error)) EndBy(error);
 }
 
 bool Connection::Receive(Frame* frame) {
   Flush();
-  while (link_ == Link::kOpen) {
+  while (state_ == ConnectionState::kOpen) {
     const size_t bytes = ArrivedFrameBytes();
     if (bytes > 0) {
       const auto begin = arrived_.begin() + static_cast<std::ptrdiff_t>(arrived_begin_);
@@ -235,14 +237,14 @@ bool Connection::Receive(Frame* frame) {
       return true;
     }
     const size_t before = arrived_.size() - arrived_begin_;
-    if (link_ == Link::kOpen) Read();
+    if (state_ == ConnectionState::kOpen) Read();
     if (arrived_.size() == before) return false;
   }
   return false;
 }
 
 void Connection::CloseWriting() {
-  if (link_ == Link::kOpen) static_cast<void>(shutdown(socket_.get(), SHUT_WR));
+  if (state_ == ConnectionState::kOpen) static_cast<void>(shutdown(socket_.get(), SHUT_WR));
 }
 
 // A socket that is closed with bytes unread is reset, and what it has not sent is lost. So all that
@@ -251,7 +253,8 @@ void Connection::Finish(const Deadline& deadline) {
   bool closed = false;
   while (alive() && writable_ && !deadline.Passed()) {
     Flush();
-    if (link_ == Link::kOpen && flushed() && !std::exchange(closed, true)) CloseWriting();
+    if (state_ == ConnectionState::kOpen && flushed() && !std::exchange(closed, true))
+      CloseWriting();
     char unread[kReadBytes];
     while (recv(socket_.get(), unread, sizeof(unread), MSG_DONTWAIT) > 0) continue;
     if (closed && !HasUnconfirmed(socket_.get())) break;
@@ -259,11 +262,12 @@ void Connection::Finish(const Deadline& deadline) {
     pollfd polled = Polled();
     static_cast<void>(poll(closed ? nullptr : &polled, closed ? 0 : 1, kRoundMs));
   }
-  if (alive()) End(Link::kClosed, Concat("the connection to ", peer_, " was closed here"));
+  if (alive())
+    End(ConnectionState::kClosed, Concat("the connection to ", peer_, " was closed here"));
 }
 
 pollfd Connection::Polled() const {
-  const bool wants_room = link_ == Link::kConnecting || !flushed();
+  const bool wants_room = state_ == ConnectionState::kConnecting || !flushed();
   return {socket_.get(), static_cast<short>(POLLIN | (wants_room ? POLLOUT : 0)), 0};
 }
 

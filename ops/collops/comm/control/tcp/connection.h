@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/control/bootstrap/unique_fd.h"
+#include "collops/comm/control/descriptor.h"
 #include "collops/comm/control/hosts/bridge.h"
 #include "collops/comm/control/tcp/socket_address.h"
 #include "collops/core/deadline.h"
@@ -18,7 +18,7 @@ namespace collops::control::tcp {
 constexpr size_t kMostFrameBytes = 64 * 1024;
 
 // What has become of a connection.
-enum class Link {
+enum class ConnectionState {
   kConnecting,
   kOpen,
   kClosed,       // by the other end
@@ -44,13 +44,15 @@ class Connection {
   explicit Connection(UniqueFd socket);
   // A connected socket of this host (AF_UNIX), whose other end is called `peer`.
   Connection(UniqueFd socket, std::string peer)
-      : socket_(std::move(socket)), peer_(std::move(peer)), link_(Link::kOpen) {}
+      : socket_(std::move(socket)), peer_(std::move(peer)), state_(ConnectionState::kOpen) {}
 
   // The address and port of the other end, for messages.
   const std::string& peer() const { return peer_; }
   SocketAddress own_address() const { return OwnAddress(socket_.get()); }
-  Link link() const { return link_; }
-  bool alive() const { return link_ == Link::kConnecting || link_ == Link::kOpen; }
+  ConnectionState state() const { return state_; }
+  bool alive() const {
+    return state_ == ConnectionState::kConnecting || state_ == ConnectionState::kOpen;
+  }
   // Ok, or why the connection has ended, e.g. "10.0.0.2:4711 closed the connection".
   Status ended() const;
 
@@ -80,14 +82,14 @@ class Connection {
   void Prepare();
   void CheckConnected();
   void Read();
-  void End(Link link, std::string why);
+  void End(ConnectionState state, std::string why);
   void EndBy(int error);
   // 0 if no whole frame has arrived.
   size_t ArrivedFrameBytes();
 
   UniqueFd socket_;
   std::string peer_;
-  Link link_ = Link::kClosed;
+  ConnectionState state_ = ConnectionState::kClosed;
   std::string why_;
   bool writable_ = true;  // false after an error of a send: only what has arrived is still read
   size_t most_frame_bytes_ = kMostFrameBytes;

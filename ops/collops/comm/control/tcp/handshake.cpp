@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "collops/comm/control/board.h"
-#include "collops/comm/control/tcp/fields.h"
+#include "collops/comm/control/tcp/row.h"
 
 namespace collops::control::tcp {
 namespace {
@@ -141,18 +141,18 @@ Proof Challenge::Check(const Frame& proof) {
   return Proof::kGiven;
 }
 
-Application::Application(Connection connection, const JobSecret* secret, Claim claim)
+HandshakeClient::HandshakeClient(Connection connection, const JobSecret* secret, Claim claim)
     : connection_(std::move(connection)), secret_(secret), claim_(std::move(claim)) {
   connection_.LimitFrames(kMostFrameBytesBefore);
 }
 
-Proof Application::Refused(const Status& why, bool may_retry) {
+Proof HandshakeClient::Refused(const Status& why, bool may_retry) {
   refusal_ = why;
   may_retry_ = may_retry;
   return Proof::kRefused;
 }
 
-Proof Application::Step() {
+Proof HandshakeClient::Step() {
   if (!refusal_.ok()) return Proof::kRefused;
   if (!said_hello_) {
     if (!MakeNonce(&own_nonce_))
@@ -171,7 +171,7 @@ Proof Application::Step() {
   return Refused(connection_.ended(), true);
 }
 
-Proof Application::Answer(const Frame& challenge) {
+Proof HandshakeClient::Answer(const Frame& challenge) {
   FieldReader fields(challenge);
   const uint64_t magic = fields.Number();
   const uint64_t version = fields.Number();
@@ -195,7 +195,7 @@ Proof Application::Answer(const Frame& challenge) {
   return Proof::kUnderWay;
 }
 
-Proof Application::Judge(const Frame& welcome) {
+Proof HandshakeClient::Judge(const Frame& welcome) {
   FieldReader fields(welcome);
   const bool known = fields.Number() == kMagic && fields.Number() > 0;
   const uint64_t kind = fields.Number();

@@ -61,10 +61,10 @@ class Challenge {
 };
 
 // The side that connects.
-class Application {
+class HandshakeClient {
  public:
   // `secret` must outlive this object.
-  Application(Connection connection, const JobSecret* secret, Claim claim);
+  HandshakeClient(Connection connection, const JobSecret* secret, Claim claim);
 
   Proof Step();
   // kRefused: why the listener refused, or the connection ended.

@@ -1,27 +1,37 @@
 #include "collops/comm/control/tcp/mesh.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "collops/comm/control/hosts/watcher.h"
 #include "collops/core/process/interrupt.h"
 
 namespace collops::control::tcp {
 namespace {
 
-constexpr const char* kPurpose = "hosts";
-constexpr int kLookMs = 50;
+// The first byte of what a connection carries.
+constexpr std::byte kStatus{1};
+constexpr std::byte kConfirmation{2};
+// A confirmation is sent when so much has been taken.
+constexpr uint64_t kConfirmedAtOnce = TcpBridge::kMostUnconfirmed / 4;
+
+constexpr const char* kHosts = "hosts";
 constexpr int kPauseMs = 20;
 
 // The connections that one host makes and awaits.
 class Mesh {
  public:
-  Mesh(std::string domain, std::vector<Row> leaders, int host, const JobSecret* secret, Door* door)
+  Mesh(std::string domain, std::vector<Row> leaders, int host, const JobSecret* secret,
+       JobListener* listener)
       : domain_(std::move(domain)),
         leaders_(std::move(leaders)),
         host_(host),
         secret_(secret),
-        door_(door),
+        listener_(listener),
         applications_(leaders_.size()),
         connections_(leaders_.size()) {}
 
@@ -41,8 +51,8 @@ class Mesh {
   std::vector<Row> leaders_;  // the lowest rank of each host
   int host_;
   const JobSecret* secret_;
-  Door* door_;
-  std::vector<std::optional<Application>> applications_;
+  JobListener* listener_;
+  std::vector<std::optional<HandshakeClient>> applications_;
   std::vector<Connection> connections_;
 };
 
@@ -74,17 +84,18 @@ Status Mesh::Complete(const std::function<Status()>& watch, const Deadline& dead
 // has closed is tried again: it may have had many strangers, or few descriptors.
 Status Mesh::GoOn(size_t host) {
   const Row& row = leaders_[host];
-  std::optional<Application>& application = applications_[host];
+  std::optional<HandshakeClient>& application = applications_[host];
   if (!application) {
     SocketAddress address;
     COLLOPS_CHECK_ARG(ParseNumeric(row.address, row.port, &address), ERROR_PEER_LOST, row.Who(),
                       " has no address");
-    const Claim claim = {domain_, kPurpose, host_, static_cast<int>(leaders_.size())};
+    const Claim claim = {domain_, kHosts, host_, static_cast<int>(leaders_.size())};
     application.emplace(Connection(address), secret_, claim);
   }
   const Proof proof = application->Step();
-  const Link link = application->connection().link();
-  if (proof == Proof::kRefused && (link == Link::kClosed || link == Link::kReset)) {
+  const ConnectionState link = application->connection().state();
+  if (proof == Proof::kRefused &&
+      (link == ConnectionState::kClosed || link == ConnectionState::kReset)) {
     application.reset();
     static_cast<void>(poll(nullptr, 0, kPauseMs));
     return Ok();
@@ -97,10 +108,10 @@ Status Mesh::GoOn(size_t host) {
 
 void Mesh::Receive() {
   std::vector<Proven> proven;
-  while (door_->Next(&proven)) continue;
+  while (listener_->Next(&proven)) continue;
   for (Proven& one : proven) {
     const auto from = static_cast<size_t>(one.claim.rank);
-    const bool awaited = one.claim.domain == domain_ && one.claim.purpose == kPurpose &&
+    const bool awaited = one.claim.domain == domain_ && one.claim.purpose == kHosts &&
                          from < leaders_.size() && one.claim.rank > host_ && IsMissing(from);
     if (awaited) connections_[from] = std::move(one.connection);
   }
@@ -108,9 +119,9 @@ void Mesh::Receive() {
 
 void Mesh::Sleep() const {
   std::vector<pollfd> polled;
-  door_->AddPolled(&polled);
+  listener_->AddPolled(&polled);
   for (size_t host = 0; host < leaders_.size(); ++host) {
-    const std::optional<Application>& application = applications_[host];
+    const std::optional<HandshakeClient>& application = applications_[host];
     if (application && IsMissing(host)) polled.push_back(application->connection().Polled());
   }
   static_cast<void>(poll(polled.data(), polled.size(), kLookMs));
@@ -118,19 +129,135 @@ void Mesh::Sleep() const {
 
 }  // namespace
 
+TcpBridge::TcpBridge(int own_host, std::vector<Connection> connections) : own_host_(own_host) {
+  ways_.reserve(connections.size());
+  for (Connection& connection : connections) ways_.emplace_back(std::move(connection));
+}
+
+TcpBridge::~TcpBridge() {
+  const Deadline deadline = Deadline::After(kFinishS);
+  // All end their sending before one is waited for.
+  for (Way& way : ways_) way.connection.Flush();
+  for (Way& way : ways_) way.connection.Finish(deadline);
+}
+
+bool TcpBridge::Tell(int host, const Frame& frame) {
+  Way& way = ways_[static_cast<size_t>(host)];
+  if (way.sent - way.confirmed > kMostUnconfirmed) return false;
+  Frame marked;
+  marked.reserve(frame.size() + 1);
+  marked.push_back(kStatus);
+  marked.insert(marked.end(), frame.begin(), frame.end());
+  if (!way.connection.Send(marked)) return false;
+  way.sent += marked.size();
+  return true;
+}
+
+void TcpBridge::Confirm(Way* way) {
+  if (way->taken - way->told < kConfirmedAtOnce) return;
+  Frame frame = FieldWriter().Number(way->taken).frame();
+  frame.insert(frame.begin(), kConfirmation);
+  if (way->connection.Send(frame)) way->told = way->taken;
+}
+
+bool TcpBridge::TakeFrom(Way* way, Frame* frame) {
+  Confirm(way);
+  while (way->connection.Receive(frame)) {
+    const std::byte kind = frame->empty() ? std::byte{0} : frame->front();
+    if (!frame->empty()) frame->erase(frame->begin());
+    if (kind == kStatus) {
+      way->taken += frame->size() + 1;
+      Confirm(way);
+      return true;
+    }
+    FieldReader fields(*frame);
+    const uint64_t confirmed = fields.Number();
+    const bool sound = kind == kConfirmation && fields.Done() && confirmed >= way->confirmed &&
+                       confirmed <= way->sent;
+    if (!sound) {
+      way->connection.Break("sent an invalid frame");
+      return false;
+    }
+    way->confirmed = confirmed;
+  }
+  return false;
+}
+
+bool TcpBridge::Take(int* host, Frame* frame) {
+  for (size_t i = 0; i < ways_.size(); ++i) {
+    const size_t from = next_;
+    next_ = (next_ + 1) % ways_.size();
+    if (static_cast<int>(from) == own_host_ || !TakeFrom(&ways_[from], frame)) continue;
+    *host = static_cast<int>(from);
+    return true;
+  }
+  return false;
+}
+
+bool TcpBridge::Lost(int host) const {
+  return host != own_host_ && !ways_[static_cast<size_t>(host)].connection.alive();
+}
+
+std::string TcpBridge::WhyLost(int host) const {
+  return ways_[static_cast<size_t>(host)].connection.ended().message();
+}
+
+void TcpBridge::AddPolled(std::vector<pollfd>* polled) const {
+  for (const Way& way : ways_) {
+    if (way.connection.alive()) polled->push_back(way.connection.Polled());
+  }
+}
+
 Status ConnectHosts(const std::string& domain, const std::vector<Row>& rows, int rank,
-                    const JobSecret& secret, Door* door, const std::function<Status()>& watch,
-                    const Deadline& deadline, std::vector<Connection>* connections) {
+                    const JobSecret& secret, JobListener* listener,
+                    const std::function<Status()>& watch, const Deadline& deadline,
+                    std::vector<Connection>* connections) {
   const std::vector<int> host_of = HostsOf(rows);
   std::vector<Row> leaders;
   for (size_t r = 0; r < rows.size(); ++r) {
     if (host_of[r] == static_cast<int>(leaders.size())) leaders.push_back(rows[r]);
   }
-  Mesh mesh(domain, std::move(leaders), host_of[static_cast<size_t>(rank)], &secret, door);
+  Mesh mesh(domain, std::move(leaders), host_of[static_cast<size_t>(rank)], &secret, listener);
   COLLOPS_RETURN_IF_ERROR(mesh.Complete(watch, deadline));
   *connections = mesh.TakeConnections();
-  door->Close();
+  listener->Close();
   return Ok();
 }
 
 }  // namespace collops::control::tcp
+
+namespace collops::control {
+namespace {
+
+UniqueFd Duplicate(const UniqueFd& fd) {
+  return fd.valid() ? UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)) : UniqueFd();
+}
+
+// What a watcher needs of a group: its board, its doorbell, and how the ranks of this host end.
+Group ForWatcher(const Group& group) {
+  Group copy;
+  copy.segment = group.segment;
+  copy.host = group.host;
+  copy.doorbell = Duplicate(group.doorbell);
+  for (const Peer& peer : group.peers) {
+    copy.peers.emplace_back();
+    copy.peers.back().pid = peer.pid;
+    copy.peers.back().host = peer.host;
+    copy.peers.back().lifeline = peer.lifeline;
+  }
+  return copy;
+}
+
+}  // namespace
+
+Status JoinHosts(const GroupSpec& spec, const HostsToJoin& hosts, const Deadline& deadline,
+                 Group* group) {
+  std::vector<tcp::Connection> connections;
+  COLLOPS_RETURN_IF_ERROR(tcp::ConnectHosts(hosts.domain, hosts.rows, spec.rank, hosts.secret,
+                                            hosts.listener, hosts.watch, deadline, &connections));
+  auto bridge = std::make_unique<tcp::TcpBridge>(group->host, std::move(connections));
+  group->watcher = std::make_shared<Watcher>(ForWatcher(*group), spec.rank_size, std::move(bridge));
+  return Ok();
+}
+
+}  // namespace collops::control

@@ -1,21 +1,83 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "collops/comm/control/tcp/door.h"
+#include "collops/comm/control/group.h"
+#include "collops/comm/control/hosts/bridge.h"
+#include "collops/comm/control/tcp/connection.h"
+#include "collops/comm/control/tcp/job_listener.h"
 #include "collops/comm/control/tcp/row.h"
 #include "collops/core/deadline.h"
 
 namespace collops::control::tcp {
 
+// Joins the boards of several hosts by one connection to each. A connection that has ended is not
+// made again. Only so much is sent to a host as its process has yet to read, so that a process that
+// is stopped is never taken for a host that is lost: a full receive buffer looks the same.
+class TcpBridge : public Bridge {
+ public:
+  // `connections`: by host, each proven; that of this host, `own_host`, is not used.
+  TcpBridge(int own_host, std::vector<Connection> connections);
+  // Waits for the other hosts, at most kFinishS, until they have all that was sent.
+  ~TcpBridge() override;
+
+  bool Tell(int host, const Frame& frame) override;
+  bool Take(int* host, Frame* frame) override;
+  uint64_t Joined(int) const override { return 1; }
+  bool Lost(int host) const override;
+  std::string WhyLost(int host) const override;
+  void AddPolled(std::vector<pollfd>* polled) const override;
+
+  static constexpr double kFinishS = 1.0;
+  // No more is sent while so many bytes are not confirmed. Far less than any receive buffer.
+  static constexpr uint64_t kMostUnconfirmed = 32 * 1024;
+
+ private:
+  struct Way {
+    explicit Way(Connection made) : connection(std::move(made)) {}
+
+    Connection connection;
+    uint64_t sent = 0;       // bytes of frames, and of those
+    uint64_t confirmed = 0;  // what the other host has read
+    uint64_t taken = 0;      // likewise, the other way
+    uint64_t told = 0;
+  };
+  bool TakeFrom(Way* way, Frame* frame);
+  static void Confirm(Way* way);
+
+  int own_host_;
+  std::vector<Way> ways_;
+  size_t next_ = 0;  // the host whose frames are taken first, so that none waits for ever
+};
+
 // Connects the hosts of a group, each with each: called after first contact by the lowest rank of
-// each host, of which there are two or more. Host i connects to all before it, at the doors that
-// their rows name; both prove themselves. `watch` is called again and again; its error ends the
-// wait. `connections`: by host, for a TcpBridge.
+// each host, of which there are two or more. Host i connects to all before it, at the listeners
+// that their rows name; both prove themselves. `watch` is called again and again; its error ends
+// the wait. `connections`: by host, for a TcpBridge.
 Status ConnectHosts(const std::string& domain, const std::vector<Row>& rows, int rank,
-                    const JobSecret& secret, Door* door, const std::function<Status()>& watch,
-                    const Deadline& deadline, std::vector<Connection>* connections);
+                    const JobSecret& secret, JobListener* listener,
+                    const std::function<Status()>& watch, const Deadline& deadline,
+                    std::vector<Connection>* connections);
 
 }  // namespace collops::control::tcp
+
+namespace collops::control {
+
+// What the lowest rank of a host needs to join its host to the others.
+struct HostsToJoin {
+  const std::string& domain;
+  const std::vector<tcp::Row>& rows;  // by rank
+  const tcp::JobSecret& secret;
+  tcp::JobListener* listener;
+  std::function<Status()> watch;  // as GroupSpec::watch
+};
+
+// Connects this host to the others, and starts its watcher, which `group` then owns. Called by the
+// lowest rank of each host, once the ranks of its host have met. Waits for the other hosts.
+Status JoinHosts(const GroupSpec& spec, const HostsToJoin& hosts, const Deadline& deadline,
+                 Group* group);
+
+}  // namespace collops::control

@@ -2,13 +2,92 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
-#include "collops/comm/control/tcp/fields.h"
+#include "collops/comm/control/hosts/bridge.h"
 #include "collops/core/status.h"
 
 namespace collops::control::tcp {
+
+// Writes the fields of a frame: numbers in the byte order of the network, texts with their length
+// before them.
+class FieldWriter {
+ public:
+  FieldWriter& Number(uint64_t number) {
+    for (int shift = 56; shift >= 0; shift -= 8) {
+      text_.push_back(static_cast<char>(number >> shift & 0xff));
+    }
+    return *this;
+  }
+  FieldWriter& Text(const std::string& text) {
+    Number(text.size());
+    text_ += text;
+    return *this;
+  }
+
+  const std::string& text() const { return text_; }
+  Frame frame() const {
+    const auto* const begin = reinterpret_cast<const std::byte*>(text_.data());
+    return Frame(begin, begin + text_.size());
+  }
+
+ private:
+  std::string text_;
+};
+
+// Reads them back. After a field that is not there, or too long, all further fields are empty.
+class FieldReader {
+ public:
+  // `frame` must outlive this object.
+  explicit FieldReader(const Frame& frame) : frame_(frame) {}
+  explicit FieldReader(Frame&& frame) = delete;
+
+  uint64_t Number() {
+    constexpr size_t kBytes = 8;
+    if (frame_.size() - at_ < kBytes) return Fail();
+    uint64_t number = 0;
+    for (size_t i = 0; i < kBytes; ++i) {
+      number = number << 8 | std::to_integer<uint64_t>(frame_[at_++]);
+    }
+    return number;
+  }
+  // A number of that range; else the frame is not valid.
+  int Int(int least, int most) {
+    const auto number = static_cast<int64_t>(Number());
+    return number < least || number > most ? static_cast<int>(Fail()) : static_cast<int>(number);
+  }
+  std::string Text(size_t most) {
+    const uint64_t bytes = Number();
+    // An empty frame has no address to read from, not even nothing.
+    if (!valid_ || bytes > most || bytes > frame_.size() - at_) {
+      Fail();
+      return "";
+    }
+    std::string text(static_cast<size_t>(bytes), '\0');
+    std::memcpy(text.data(), frame_.data() + at_, text.size());
+    at_ += text.size();
+    return text;
+  }
+
+  // Whether all fields were there, and nothing follows.
+  bool Done() const { return valid_ && at_ == frame_.size(); }
+  bool valid() const { return valid_; }
+
+ private:
+  uint64_t Fail() {
+    valid_ = false;
+    at_ = frame_.size();
+    return 0;
+  }
+
+  const Frame& frame_;
+  size_t at_ = 0;
+  bool valid_ = true;
+};
 
 // What every rank says of itself at first contact.
 struct Row {
@@ -44,8 +123,8 @@ enum class Note {
   kDone = 6,      // to rank 0: which rank is well; from rank 0: all are
   kLeft = 7,      // to rank 0: a rank that the sender speaks for has left, and why
   kEnded = 8,     // to rank 0: the process of such a rank has ended
-  kSpeaker = 9,   // within a host: who speaks, and at which address the host is reached
-  kWaits = 10,    // within a host: what the speaker waits for, and why
+  kRelay = 9,     // within a host: who speaks, and at which address the host is reached
+  kWaits = 10,    // within a host: what the relay waits for, and why
 };
 
 // The rows of all ranks, in frames of kRows; false if the fields after the kind are not of one.

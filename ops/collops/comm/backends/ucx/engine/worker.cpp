@@ -249,14 +249,15 @@ int Worker::Arm() {
   return IsMine() && library_->api.worker_arm(handle_) == Result::kOk ? descriptor_ : -1;
 }
 
-void Worker::Sleep(const Watch& watch, control::Pumped pumped, const Deadline& deadline) {
+void Worker::Sleep(const Watch& watch, control::MessageProgress progress,
+                   const Deadline& deadline) {
   std::vector<pollfd> descriptors = watch.descriptors;
   double nap_s = watch.nap_s;
-  if (pumped != control::Pumped::kNothing) {
-    const control::Doze doze = watch.duties->doze();
-    if (doze.most_ms == 0) return;
-    descriptors.push_back({doze.descriptor, POLLIN, 0});
-    nap_s = std::min(nap_s, doze.most_ms * 1e-3);
+  if (progress != control::MessageProgress::kNothing) {
+    const control::WakeCondition wake_condition = watch.duties->wake_condition();
+    if (wake_condition.most_ms == 0) return;
+    descriptors.push_back({wake_condition.descriptor, POLLIN, 0});
+    nap_s = std::min(nap_s, wake_condition.most_ms * 1e-3);
   }
   if (Arm() < 0) return;
   descriptors.push_back({descriptor_, POLLIN, 0});
@@ -264,10 +265,10 @@ void Worker::Sleep(const Watch& watch, control::Pumped pumped, const Deadline& d
   poll(descriptors.data(), descriptors.size(), static_cast<int>(std::ceil(nap_s * 1000)));
 }
 
-void Worker::Nap(const control::Doze& doze) {
+void Worker::Sleep(const control::WakeCondition& wake_condition) {
   if (Arm() < 0) return;
-  pollfd descriptors[] = {{descriptor_, POLLIN, 0}, {doze.descriptor, POLLIN, 0}};
-  poll(descriptors, std::size(descriptors), doze.most_ms);
+  pollfd descriptors[] = {{descriptor_, POLLIN, 0}, {wake_condition.descriptor, POLLIN, 0}};
+  poll(descriptors, std::size(descriptors), wake_condition.most_ms);
 }
 
 Status Worker::Flush(const Deadline& deadline) {

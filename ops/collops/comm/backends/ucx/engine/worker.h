@@ -89,8 +89,8 @@ struct Watch {
   // Of the group: messages that move meanwhile. Null: there are none.
   const control::WaitDuties* duties = nullptr;
 
-  control::Pumped Pump() const {
-    return duties == nullptr ? control::Pumped::kNothing : duties->Pump();
+  control::MessageProgress ProgressMessages() const {
+    return duties == nullptr ? control::MessageProgress::kNothing : duties->ProgressMessages();
   }
 };
 
@@ -146,8 +146,8 @@ class Worker {
   Status Wait(const char* what, Request* requests, size_t count, const Watch& watch,
               const Deadline& deadline);
 
-  // Sleeps until something arrives, or until `doze` ends.
-  void Nap(const control::Doze& doze);
+  // Sleeps until something arrives, or until `wake_condition` ends.
+  void Sleep(const control::WakeCondition& wake_condition);
   // For a caller that sleeps itself: a descriptor that is readable once something arrives; -1 if
   // something has arrived already.
   int Arm();
@@ -194,9 +194,9 @@ class Worker {
   template <typename Done>
   bool ProgressUntil(Done&& done);
   Status LookAround(const Watch& watch) const { return watch.look ? watch.look() : Loss(); }
-  // Sleeps until data, messages or one of the descriptors are ready, or for a while. `pumped`: what
-  // the watch has just found.
-  void Sleep(const Watch& watch, control::Pumped pumped, const Deadline& deadline);
+  // Sleeps until data, messages or one of the descriptors are ready, or for a while. `progress`:
+  // what the watch has just found.
+  void Sleep(const Watch& watch, control::MessageProgress progress, const Deadline& deadline);
   static void OnError(void* peer, Endpoint endpoint, Result result);
   static Status TimedOut(const char* what, const Deadline& deadline);
 
@@ -222,7 +222,7 @@ template <typename Ready>
 Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
                      const Deadline& deadline) {
   const recording::WaitSpan wait("wait for data");
-  control::Patience patience(&spins_);
+  control::Backoff backoff(&spins_);
   const int losses = losses_;
   int empty = 0;
   int busy = 0;
@@ -235,20 +235,20 @@ Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
     }
     if (moved) {
       empty = 0;
-      patience = control::Patience(&spins_);
+      backoff = control::Backoff(&spins_);
       if (++busy % kBusyRounds != 0) continue;
-      static_cast<void>(watch.Pump());
+      static_cast<void>(watch.ProgressMessages());
       if (deadline.Passed()) return TimedOut(what, deadline);
       continue;
     }
     if (++empty < kEmptyRounds) continue;
-    const control::Pumped pumped = watch.Pump();
-    if (patience.Yield()) continue;
+    const control::MessageProgress progress = watch.ProgressMessages();
+    if (backoff.Yield()) continue;
     const Status looked = LookAround(watch);
     if (!looked.ok()) return ready() ? Ok() : looked;
     if (deadline.Passed()) return ready() ? Ok() : TimedOut(what, deadline);
     recording::WaitSpan::BeforeSleep();
-    if (pumped != control::Pumped::kMoved) Sleep(watch, pumped, deadline);
+    if (progress != control::MessageProgress::kMoved) Sleep(watch, progress, deadline);
   }
   return Ok();
 }
