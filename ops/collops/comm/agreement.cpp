@@ -137,9 +137,12 @@ Agreement& Agreement::Pairwise(const char* send_name, const int64_t* send, const
   return *this;
 }
 
-Agreement& Agreement::InPlainWords(const char* method, int64_t row_elements) {
+Agreement& Agreement::InPlainWords(const char* method, int64_t row_elements, const TermWords* words,
+                                   int num_words) {
   method_ = method;
   row_elements_ = row_elements;
+  words_of_terms_ = words;
+  num_words_of_terms_ = num_words;
   plain_words_ = Mix(reinterpret_cast<uintptr_t>(method), static_cast<uint64_t>(row_elements));
   return *this;
 }
@@ -212,7 +215,7 @@ class Agreement::Comparison {
     if (first_ == size_) return Ok();
     for (int r = first_ + 1; r < size_; ++r) {
       if (!Has(r) || Op(r) == Op(first_)) continue;
-      const char* const field = in_plain_words_ ? "the call" : "the operator";
+      const char* const field = in_plain_words_ ? "the call is" : "the operator is";
       return Differ(field, Called(first_), first_, field, Called(r), r);
     }
     for (int i = 0; i < own_.num_terms_; ++i) COLLOPS_RETURN_IF_ERROR(CompareTerm(own_.terms_[i]));
@@ -255,6 +258,14 @@ class Agreement::Comparison {
     if (std::strcmp(term.name, "rankRoot") == 0) return "root";
     return term.name;
   }
+  // The plain level's own words for a term, or null.
+  const TermWords* WordsOf(const Term& term) const {
+    for (int i = 0; in_plain_words_ && i < own_.num_words_of_terms_; ++i) {
+      const TermWords& words = own_.words_of_terms_[i];
+      if (std::strcmp(words.term, term.name) == 0) return &words;
+    }
+    return nullptr;
+  }
 
   const int64_t* Words(int rank, const Term& term) const {
     return Of(rank) + kFirstWord + term.begin;
@@ -281,9 +292,13 @@ class Agreement::Comparison {
     return std::to_string(List(rank, term)[kListHead + i] / std::max<int64_t>(unit, 1));
   }
 
-  static std::string Show(const Term& term, const int64_t* words) {
+  std::string Show(const Term& term, const int64_t* words) const {
     if (term.kind == Kind::kText) return Readable(words, kTextBytes);
-    if (term.kind == Kind::kNumber) return std::to_string(words[0]);
+    if (term.kind == Kind::kNumber) {
+      const TermWords* const own = WordsOf(term);
+      const bool is_named = own != nullptr && words[0] >= 0 && words[0] < own->num_names;
+      return is_named ? own->names[words[0]] : std::to_string(words[0]);
+    }
     Shape shape;
     shape.num_dims = static_cast<int>(std::clamp<int64_t>(words[0], 0, kMaxDims));
     std::copy_n(words + 1, shape.num_dims, shape.dims);
@@ -316,7 +331,10 @@ class Agreement::Comparison {
         const std::string first = Show(term, Words(first_, term));
         const std::string other = Show(term, Words(r, term));
         if (first == other) continue;
-        const Status differs = Differ(NameOf(term), first, first_, NameOf(term), other, r);
+        const TermWords* const own = WordsOf(term);
+        const std::string field = own != nullptr ? own->says : Concat(NameOf(term), " is");
+        const std::string unit = own != nullptr ? own->unit : "";
+        const Status differs = Differ(field, first + unit, first_, field, other, r);
         return Error(differs.code(), differs.message(), Advice(term, first_, r));
       }
     }
@@ -326,10 +344,14 @@ class Agreement::Comparison {
   Status CompareLists(const Term& term, int a, int b) const {
     const int64_t listed = Listed(std::max(Length(a, term), Length(b, term)));
     for (int64_t i = 0; i < listed; ++i) {
-      const std::string field = Concat(NameOf(term), "[", i, "]");
+      const TermWords* const own = WordsOf(term);
+      const std::string name = own != nullptr ? own->says : NameOf(term);
+      const std::string field = Concat(name, "[", i, "] is");
       const std::string first = Entry(a, term, i);
       const std::string other = Entry(b, term, i);
-      if (first != other) return Differ(field, first, a, field, other, b);
+      if (first == other) continue;
+      const Status differs = Differ(field, first, a, field, other, b);
+      return Error(differs.code(), differs.message(), own != nullptr ? own->advice : "");
     }
     if (size_ <= kMostListed || List(a, term)[2] == List(b, term)[2]) return Ok();
     return Error(ERROR_RANK_MISMATCH, Called(a), ": the ranks disagree in ", Calls(a, b), ": ",
@@ -345,8 +367,8 @@ class Agreement::Comparison {
         const std::string sent = Entry(a, sends, b);
         const std::string received = Entry(b, receives, a);
         if (sent == received) continue;
-        return Differ(Concat(sends.name, "[", b, "]"), sent, a, Concat(receives.name, "[", a, "]"),
-                      received, b);
+        return Differ(Concat(sends.name, "[", b, "] is"), sent, a,
+                      Concat(receives.name, "[", a, "] is"), received, b);
       }
     }
     return Ok();
@@ -354,9 +376,9 @@ class Agreement::Comparison {
 
   Status Differ(const std::string& field, const std::string& value, int a,
                 const std::string& other_field, const std::string& other, int b) const {
-    const std::string named = other_field == field ? "" : Concat(other_field, " is ");
+    const std::string named = other_field == field ? "" : Concat(other_field, " ");
     return Error(ERROR_RANK_MISMATCH, Called(a), ": the ranks disagree in ", Calls(a, b), ": ",
-                 field, " is ", value, " on ", who_(a), " and ", named, other, " on ", who_(b));
+                 field, " ", value, " on ", who_(a), " and ", named, other, " on ", who_(b));
   }
 
   const Agreement& own_;

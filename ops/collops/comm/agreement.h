@@ -22,6 +22,17 @@ struct CallName {
   const char* called;
 };
 
+// What the plain level's messages say of a term, in place of "k is 64 on rank 0 and 32 on rank 1":
+// "x has k = 64 columns on rank 0 and 32 on rank 1".
+struct TermWords {
+  const char* term;
+  const char* says;
+  const char* unit = "";          // after the first value
+  const char* advice = "";        // at the end, for a list
+  const char* const* names = {};  // of a number's values, from 0 on
+  int num_names = 0;
+};
+
 // What the ranks must agree on before a call moves data: the operator's name, then terms and lists,
 // compared in the order in which they were added. A first signal carries two words of it: `digest`
 // of what is equal on every rank, and `balance` of what is not (lists of a group, counts of pairs),
@@ -37,7 +48,10 @@ class Agreement {
   const char* called() const { return *method_ == '\0' ? op_ : method_; }
   CallName name() const { return {op_, called()}; }
   // An agreement of the same call, without terms.
-  Agreement WithoutTerms() const { return Agreement(op_).InPlainWords(method_, row_elements_); }
+  Agreement WithoutTerms() const {
+    return Agreement(op_).InPlainWords(method_, row_elements_, words_of_terms_,
+                                       num_words_of_terms_);
+  }
 
   Agreement& Equal(const char* name, int64_t value);
   // Compares the first kTextBytes of a longer text.
@@ -53,9 +67,10 @@ class Agreement {
   Agreement& Pairwise(const char* send_name, const int64_t* send, const char* recv_name,
                       const int64_t* recv, int rank, int rank_size);
 
-  // For messages only: the plain level's method, a text that lives as long as the process, and the
-  // elements of a row, in which the plain level counts.
-  Agreement& InPlainWords(const char* method, int64_t row_elements);
+  // For messages only: the plain level's method and its own words for terms, which live as long as
+  // the process, and the elements of a row, in which the plain level counts.
+  Agreement& InPlainWords(const char* method, int64_t row_elements,
+                          const TermWords* words = nullptr, int num_words = 0);
 
   uint64_t digest() const { return digest_; }
   uint64_t balance() const { return balance_; }
@@ -123,6 +138,8 @@ class Agreement {
   uint64_t plain_words_ = 0;
   const char* method_ = "";
   int64_t row_elements_ = 1;
+  const TermWords* words_of_terms_ = nullptr;
+  int num_words_of_terms_ = 0;
   int num_terms_ = 0;
   int num_words_ = 0;
   int num_lists_ = 0;

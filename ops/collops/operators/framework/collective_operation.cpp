@@ -160,11 +160,11 @@ const Plan* CollectiveOperation::FindPlan(const VariantPack& pack) {
 Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
   const auto same_descs = [&pack](const auto& plan) { return SameDescs(*plan, pack); };
   const auto plan = std::find_if(plans_.begin(), plans_.end(), same_descs);
-  COLLOPS_CHECK_ARG(!plans_.empty() || first_phase_.ok(), ERROR_INVALID_PARAM, signature_.name,
+  COLLOPS_CHECK_ARG(!plans_.empty() || first_phase_.ok(), ERROR_INVALID_PARAM, signature_.called(),
                     ": no plan: the first phase failed: ", first_phase_.message());
-  COLLOPS_CHECK_ARG(!plans_.empty(), ERROR_INVALID_PARAM, signature_.name,
+  COLLOPS_CHECK_ARG(!plans_.empty(), ERROR_INVALID_PARAM, signature_.called(),
                     ": no plan yet: ", kRunFirstPhase, " with these tensors first");
-  COLLOPS_CHECK_ARG(plan != plans_.end(), ERROR_INVALID_PARAM, signature_.name,
+  COLLOPS_CHECK_ARG(plan != plans_.end(), ERROR_INVALID_PARAM, signature_.called(),
                     ": no plan has the shapes and dtypes of these tensors: ", kRunFirstPhase,
                     " with them first (the last ", kMaxPlans, " plans are kept)");
   if (!AllReadable(signature_, pack.inputs)) {
@@ -174,13 +174,13 @@ Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
   const Counts counts = ReadCounts(signature_, pack.inputs);
   for (size_t i = 0; i < counts.size(); ++i) {
     for (size_t r = 0; r < counts[i].size(); ++r) {
-      COLLOPS_CHECK_ARG(counts[i][r] == (*plan)->counts[i][r], ERROR_INVALID_PARAM, signature_.name,
-                        ": ", signature_.inputs[i].name, "[", r, "] is ", counts[i][r],
-                        " but no plan has it (the last one has ", (*plan)->counts[i][r],
-                        "): ", kRunFirstPhase, " with these counts first");
+      COLLOPS_CHECK_ARG(counts[i][r] == (*plan)->counts[i][r], ERROR_INVALID_PARAM,
+                        signature_.called(), ": ", signature_.inputs[i].name, "[", r, "] is ",
+                        counts[i][r], " but no plan has it (the last one has ",
+                        (*plan)->counts[i][r], "): ", kRunFirstPhase, " with these counts first");
     }
   }
-  return Error(ERROR_INVALID_PARAM, signature_.name, ": another thread changes the counts");
+  return Error(ERROR_INVALID_PARAM, signature_.called(), ": another thread changes the counts");
 }
 
 // Checks what may differ between calls of one plan.
@@ -197,10 +197,10 @@ Status CollectiveOperation::CheckExecute(const VariantPack& pack, const void* wo
     checked_ = pack;
   }
   const uint64_t needed = (*plan)->workspace_bytes;
-  COLLOPS_CHECK_ARG(workspace_bytes >= needed, ERROR_INVALID_WORKSPACE_SIZE, signature_.name,
+  COLLOPS_CHECK_ARG(workspace_bytes >= needed, ERROR_INVALID_WORKSPACE_SIZE, signature_.called(),
                     ": the workspace has ", workspace_bytes, " bytes, the call needs ", needed);
   COLLOPS_CHECK_ARG(workspace != nullptr || needed == 0, ERROR_INVALID_WORKSPACE_ADDR,
-                    signature_.name, ": the workspace is missing, the call needs ", needed,
+                    signature_.called(), ": the workspace is missing, the call needs ", needed,
                     " bytes");
   return Ok();
 }
@@ -216,7 +216,7 @@ Status CollectiveOperation::Execute(const VariantPack& pack, void* workspace,
 }
 
 Status CollectiveOperation::Refuse(const Status& reason) {
-  return communicator_->Refuse(signature_.name, reason);
+  return communicator_->Refuse(signature_.called(), reason);
 }
 
 }  // namespace collops

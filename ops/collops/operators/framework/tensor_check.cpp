@@ -34,24 +34,25 @@ bool IsTooLarge(const TensorDesc& desc) {
 }
 
 Status CheckNumDimsLimit(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
-  COLLOPS_CHECK_ARG(desc.shape.num_dims <= kMaxDims, ERROR_INVALID_TENSOR_DIM, op.name, ": ",
+  COLLOPS_CHECK_ARG(desc.shape.num_dims <= kMaxDims, ERROR_INVALID_TENSOR_DIM, op.called(), ": ",
                     rule.name, " has ", desc.shape.num_dims, " dims, the limit is ", kMaxDims,
                     ": flatten some");
   COLLOPS_CHECK_ARG(desc.shape.num_dims > 0 || rule.num_dims != kAnyNumDims,
-                    ERROR_INVALID_TENSOR_DIM, op.name, ": ", rule.name,
+                    ERROR_INVALID_TENSOR_DIM, op.called(), ": ", rule.name,
                     " has 0 dims, it needs 1 to ", kMaxDims, ": reshape it to [1]");
   return Ok();
 }
 
 Status CheckSize(const OpSignature& op, const char* name, const TensorDesc& desc) {
   for (int i = 0; i < desc.shape.num_dims; ++i) {
-    COLLOPS_CHECK_ARG(desc.shape[i] >= (i == 0 ? 0 : 1), ERROR_INVALID_TENSOR_SIZE, op.name, ": ",
-                      name, " has size ", desc.shape[i], " in dim ", i, " of ",
+    COLLOPS_CHECK_ARG(desc.shape[i] >= (i == 0 ? 0 : 1), ERROR_INVALID_TENSOR_SIZE, op.called(),
+                      ": ", name, " has size ", desc.shape[i], " in dim ", i, " of ",
                       ToString(desc.shape),
                       desc.shape[i] < 0 ? ": a size is at least 0" : ": only dim 0 may be 0");
   }
-  COLLOPS_CHECK_ARG(!IsTooLarge(desc), ERROR_INVALID_TENSOR_SIZE, op.name, ": ", name, " of shape ",
-                    ToString(desc.shape), " is over the limit of 256 GB: split the call");
+  COLLOPS_CHECK_ARG(!IsTooLarge(desc), ERROR_INVALID_TENSOR_SIZE, op.called(), ": ", name,
+                    " of shape ", ToString(desc.shape),
+                    " is over the limit of 256 GB: split the call");
   return Ok();
 }
 
@@ -61,13 +62,13 @@ Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc
   switch (rule.role) {
     case Role::kData:
     case Role::kInPlace:
-      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name, " is ", got,
+      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", rule.name, " is ", got,
                    "; pass one of ", ToString(rule.dtypes));
     case Role::kCounts:
-      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name, " is ", got,
+      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", rule.name, " is ", got,
                    "; counts are elements as int64: convert it");
     case Role::kLength:
-      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name,
+      return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", rule.name,
                    " is only a length: pass an empty ", ToString(rule.dtypes), " tensor of ",
                    desc.shape[0], ", got ", got);
   }
@@ -75,15 +76,15 @@ Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc
 }
 
 Status CheckFormat(const OpSignature& op, const char* name, const TensorDesc& desc) {
-  COLLOPS_CHECK_ARG(desc.format == Format::kND, ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", name,
-                    " has format ", Name(desc.format), "; pass it as nd");
+  COLLOPS_CHECK_ARG(desc.format == Format::kND, ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ",
+                    name, " has format ", Name(desc.format), "; pass it as nd");
   return Ok();
 }
 
 Status CheckOneDType(const OpSignature& op, const std::vector<TensorDesc>& inputs) {
   for (size_t i = 1; i < inputs.size(); ++i) {
     COLLOPS_CHECK_ARG(!op.one_dtype || inputs[i].dtype == inputs[0].dtype,
-                      ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", op.inputs[i].name, " is ",
+                      ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", op.inputs[i].name, " is ",
                       Name(inputs[i].dtype), " but ", op.inputs[0].name, " is ",
                       Name(inputs[0].dtype), ": convert one of them");
   }
@@ -95,7 +96,7 @@ Status CheckNumDims(const OpSignature& op, const InputRule& rule, const TensorDe
   const int most = std::max(rule.num_dims, rule.most_dims);
   if (rule.num_dims == kAnyNumDims || (got >= rule.num_dims && got <= most)) return Ok();
   const std::string range = most > rule.num_dims ? Concat(" or ", most) : "";
-  return Error(op.num_dims_code, op.name, ": ", rule.name, " must have ", rule.num_dims, range,
+  return Error(op.num_dims_code, op.called(), ": ", rule.name, " must have ", rule.num_dims, range,
                most == 1 ? " dim" : " dims", ", got ", got, " in shape ", ToString(desc.shape));
 }
 
@@ -103,7 +104,7 @@ Status CheckExtent(const OpSignature& op, const InputRule& rule, int rank_size,
                    const TensorDesc& desc) {
   if (rule.extent == Extent::kAny) return Ok();
   const int64_t want = rule.extent == Extent::kOne ? 1 : rank_size;
-  COLLOPS_CHECK_ARG(desc.shape[0] == want, ERROR_INVALID_TENSOR_DIM, op.name, ": ", rule.name,
+  COLLOPS_CHECK_ARG(desc.shape[0] == want, ERROR_INVALID_TENSOR_DIM, op.called(), ": ", rule.name,
                     " must have ", want, want == 1 ? " element" : " elements, one per rank",
                     ", got ", desc.shape[0]);
   return Ok();
@@ -127,7 +128,7 @@ const char* DeviceName(DeviceKind kind) {
 
 // `values`: how to make a tensor with memory.
 Status MetaFault(const OpSignature& op, const char* name, const char* values) {
-  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name,
                " is a meta tensor, which has no values: ", values);
 }
 
@@ -139,10 +140,10 @@ Status DeviceFault(const OpSignature& op, const char* name, const Device& got, c
     return MetaFault(op, name,
                      Concat("create a real one, e.g. by ", make, ", and fill it").c_str());
   }
-  COLLOPS_CHECK_ARG(got.kind == want.kind, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+  COLLOPS_CHECK_ARG(got.kind == want.kind, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name,
                     " is on ", ToString(got), "; this backend moves ", DeviceName(want.kind),
                     " tensors: move it there or choose another backend");
-  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " is on ", ToString(got),
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name, " is on ", ToString(got),
                ", but the communicator is on ", ToString(want),
                ": move it there, or choose the device before the operation is made");
 }
@@ -152,14 +153,14 @@ bool HasPlainLayout(const TensorView& tensor) {
 }
 
 Status LayoutFault(const OpSignature& op, const char* name, const TensorView& tensor) {
-  COLLOPS_CHECK_ARG(tensor.contiguous, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+  COLLOPS_CHECK_ARG(tensor.contiguous, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name,
                     " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
-  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name,
                " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
 }
 
 Status AddressFault(const OpSignature& op, const char* name, const TensorView& tensor) {
-  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " of shape ",
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name, " of shape ",
                ToString(tensor.desc.shape), " has no address");
 }
 
@@ -174,7 +175,7 @@ Status CheckCountsOnHost(const OpSignature& op, const std::vector<TensorView>& i
       return MetaFault(op, op.inputs[i].name, "pass torch.tensor(counts)");
     }
     COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kCounts || where.kind == DeviceKind::kCpu,
-                      ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name, " is on ",
+                      ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", op.inputs[i].name, " is on ",
                       ToString(where), "; counts are host tensors: .cpu()");
   }
   return Ok();
@@ -196,7 +197,7 @@ Status CheckApart(const OpSignature& op, const VariantPack& pack, const TensorBy
       other = op.outputs[i];
     }
   }
-  COLLOPS_CHECK_ARG(other == nullptr, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.outputs[o],
+  COLLOPS_CHECK_ARG(other == nullptr, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", op.outputs[o],
                     " overlaps ", other, " in memory: give it memory of its own");
   return Ok();
 }
@@ -204,11 +205,11 @@ Status CheckApart(const OpSignature& op, const VariantPack& pack, const TensorBy
 Status CheckWritable(const OpSignature& op, const VariantPack& pack) {
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
     COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kInPlace || !pack.inputs[i].read_only,
-                      ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name,
+                      ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", op.inputs[i].name,
                       " is read-only, but the call changes it: pass a writable one");
   }
   for (size_t o = 0; o < pack.outputs.size(); ++o) {
-    COLLOPS_CHECK_ARG(!pack.outputs[o].read_only, ERROR_INVALID_TENSOR_ADDR, op.name, ": ",
+    COLLOPS_CHECK_ARG(!pack.outputs[o].read_only, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ",
                       op.outputs[o], " is read-only: pass a writable one");
   }
   return Ok();
@@ -217,7 +218,9 @@ Status CheckWritable(const OpSignature& op, const VariantPack& pack) {
 Status CheckLayouts(const OpSignature& op, const VariantPack& pack) {
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
     if (!HasPlainLayout(pack.inputs[i])) {
-      return LayoutFault(op, op.inputs[i].name, pack.inputs[i]);
+      const Status fault = LayoutFault(op, op.inputs[i].name, pack.inputs[i]);
+      const bool is_strided = !pack.inputs[i].contiguous;
+      return Error(fault.code(), fault.message(), is_strided ? op.inputs[i].if_strided : "");
     }
   }
   for (size_t o = 0; o < pack.outputs.size(); ++o) {
@@ -275,7 +278,7 @@ bool PassesAtOnce(const OpSignature& op, const VariantPack& pack, const TensorBy
 
 Status CheckInputs(const OpSignature& op, int rank_size, const std::vector<TensorDesc>& inputs) {
   const size_t n = op.inputs.size();
-  COLLOPS_CHECK_ARG(inputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
+  COLLOPS_CHECK_ARG(inputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.called(), ": needs ", n,
                     n == 1 ? " input" : " inputs", ", got ", inputs.size());
   for (size_t i = 0; i < n; ++i)
     COLLOPS_RETURN_IF_ERROR(CheckNumDimsLimit(op, op.inputs[i], inputs[i]));
@@ -303,24 +306,24 @@ Status CheckOutputSizes(const OpSignature& op, const std::vector<TensorDesc>& ou
 Status CheckOutputs(const OpSignature& op, const std::vector<TensorDesc>& want,
                     const std::vector<TensorView>& outputs) {
   const size_t n = want.size();
-  COLLOPS_CHECK_ARG(outputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
+  COLLOPS_CHECK_ARG(outputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.called(), ": needs ", n,
                     n == 1 ? " output" : " outputs", ", got ", outputs.size());
   for (size_t i = 0; i < n; ++i) {
     const Shape& shape = outputs[i].desc.shape;
-    COLLOPS_CHECK_ARG(shape.num_dims == want[i].shape.num_dims, op.num_dims_code, op.name, ": ",
+    COLLOPS_CHECK_ARG(shape.num_dims == want[i].shape.num_dims, op.num_dims_code, op.called(), ": ",
                       op.outputs[i], " must have ", want[i].shape.num_dims, " dims, shape ",
                       ToString(want[i].shape), ", got ", shape.num_dims, " in shape ",
                       ToString(shape));
   }
   for (size_t i = 0; i < n; ++i) {
     const Shape& shape = outputs[i].desc.shape;
-    COLLOPS_CHECK_ARG(shape == want[i].shape, ERROR_INVALID_TENSOR_DIM, op.name, ": ",
+    COLLOPS_CHECK_ARG(shape == want[i].shape, ERROR_INVALID_TENSOR_DIM, op.called(), ": ",
                       op.outputs[i], " must have shape ", ToString(want[i].shape), ", got ",
                       ToString(shape));
   }
   for (size_t i = 0; i < n; ++i) {
     const TensorDesc& got = outputs[i].desc;
-    COLLOPS_CHECK_ARG(got.dtype == want[i].dtype, ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ",
+    COLLOPS_CHECK_ARG(got.dtype == want[i].dtype, ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ",
                       op.outputs[i], " must be ", Name(want[i].dtype), " as ", op.inputs[0].name,
                       ", got ", Name(got.dtype));
     COLLOPS_RETURN_IF_ERROR(CheckFormat(op, op.outputs[i], got));
@@ -342,8 +345,8 @@ Counts ReadCounts(const OpSignature& op, const std::vector<TensorView>& inputs) 
 Status CheckHostData(const OpSignature& op, const std::vector<TensorView>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool is_null = inputs[i].data == nullptr && inputs[i].device.kind == DeviceKind::kCpu;
-    COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kCounts || !is_null, ERROR_INVALID_PARAM, op.name,
-                      ": ", op.inputs[i].name,
+    COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kCounts || !is_null, ERROR_INVALID_PARAM,
+                      op.called(), ": ", op.inputs[i].name,
                       " has no host data: its values are needed to plan the call");
   }
   return Ok();

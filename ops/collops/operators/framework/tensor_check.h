@@ -43,7 +43,8 @@ struct InputRule {
   DTypeSet dtypes;
   int num_dims;  // required, or kAnyNumDims: 1 to kMaxDims
   Extent extent;
-  int most_dims = 0;  // if not 0: num_dims is the least, this the most
+  int most_dims = 0;            // if not 0: num_dims is the least, this the most
+  const char* if_strided = "";  // what the message adds of a tensor that is not contiguous
 };
 
 // What the checks know about an operator. The outputs have the dtype of the first input.
@@ -54,6 +55,9 @@ struct OpSignature {
   bool one_dtype = false;                             // all inputs must have the first one's dtype
   ErrorCode num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
   bool may_be_in_place = false;  // the first output may be the first input itself
+  const char* method = nullptr;  // messages name the plain level's method, if it is not null
+
+  const char* called() const { return method == nullptr ? name : method; }
 };
 
 // This rank, and the number of ranks.

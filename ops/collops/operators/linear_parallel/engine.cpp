@@ -1,13 +1,37 @@
 #include "collops/operators/linear_parallel/engine.h"
 
+#include <array>
+#include <iterator>
 #include <utility>
 
+#include "collops/comm/backend_communicator.h"
+#include "collops/comm/control/control.h"
 #include "collops/core/env.h"
 
 namespace collops {
 namespace {
 
 const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
+
+// The methods by their types, and what else the plain level's messages say of the terms.
+constexpr const char* kMethods[] = {"matmul_all_reduce", "matmul_reduce_scatter",
+                                    "all_gather_matmul", "type 3",
+                                    "all_gather_matmul_reduce_scatter"};
+constexpr std::array<TermWords, 7> PlainWords(const char* weight_dim, const char* rows_advice) {
+  return {{{"type", "the call is", "", "", kMethods, std::size(kMethods)},
+           {"k", "x has k =", " columns"},
+           {"n", "weight has n =", weight_dim},
+           {"agDim", "ag_dim is"},
+           {"rsDim", "rs_dim is"},
+           {"innerDimIsAg", "inner_dim_is_ag is"},
+           {"gatherRows", "gather_rows", "", rows_advice}}};
+}
+// By trans_weight, and by whether the rows to gather are advised.
+constexpr const char* kRowsAdvice =
+    ": where x has other rows on other ranks, pass gather_rows on all of them";
+constexpr std::array<TermWords, 7> kPlainWords[2][2] = {
+    {PlainWords(" columns", ""), PlainWords(" columns", kRowsAdvice)},
+    {PlainWords(" rows", ""), PlainWords(" rows", kRowsAdvice)}};
 
 std::string EngineNames() {
   std::string names;
@@ -19,6 +43,20 @@ std::byte* Aligned(void* workspace, int64_t alignment) {
   const auto past = reinterpret_cast<uintptr_t>(workspace) % static_cast<uintptr_t>(alignment);
   const uintptr_t missing = past == 0 ? 0 : static_cast<uintptr_t>(alignment) - past;
   return static_cast<std::byte*>(workspace) + missing;
+}
+
+Status FindPart(const char* name, const RowGroup& group, int other_index, const LinearRun& run,
+                std::shared_ptr<Communicator>* owned, Communicator** part) {
+  *part = run.communicator;
+  const int size = static_cast<int>(group.ranks.size());
+  if (size == run.communicator->size() || size == 1) return Ok();
+  std::string grid = name;  // with its type
+  for (const char* term : {"type", "agDim", "rsDim", "innerDimIsAg"}) {
+    grid += Concat(" ", run.agreement.Value(term));
+  }
+  COLLOPS_RETURN_IF_ERROR(run.communicator->KeptSplit(grid, other_index, group.ranks, owned));
+  *part = owned->get();
+  return Ok();
 }
 
 }  // namespace
@@ -37,7 +75,8 @@ Status CheckEngineName(const std::string& name) {
                EngineNames(), ", or none for the first that can run");
 }
 
-Status ChooseEngine(const std::string& name, const EnginePlace& place, const Engine** engine) {
+Status ChooseEngine(const std::string& name, const EnginePlace& place, const Engine** engine,
+                    const char* called) {
   if (!name.empty()) COLLOPS_RETURN_IF_ERROR(CheckEngineName(name));
   Status why;
   for (const Engine* candidate : kEngines) {
@@ -46,7 +85,7 @@ Status ChooseEngine(const std::string& name, const EnginePlace& place, const Eng
     why = candidate->accepts(place);
     if (why.ok()) return Ok();
   }
-  return Error(why.code(), "LinearParallel: engine \"", (*engine)->name,
+  return Error(why.code(), called, ": engine \"", (*engine)->name,
                "\" cannot run this call: ", why.message());
 }
 
@@ -64,8 +103,8 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
   return place;
 }
 
-void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
-                    Agreement* agreement) {
+void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agreement* agreement) {
+  const LinearParallelParam& param = settings.param;
   const bool on_grid = param.type == LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
   LinearParallelParam::TwoDimTPInfo grid;  // of other types it is not read
   if (on_grid) grid = param.twoDimTPInfo;
@@ -84,6 +123,10 @@ void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
       .Equal("the sum of the rows", layout.total_rows)
       .EqualText("the engine (COLLOPS_FUSED)", plan.engine->name)
       .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
+  const char* const method = settings.voice.method;
+  if (method == nullptr) return;
+  const std::array<TermWords, 7>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
+  agreement->InPlainWords(method, 1, words.data(), static_cast<int>(words.size()));
 }
 
 Status CheckOnCpu(const EnginePlace& place) {
@@ -107,6 +150,27 @@ Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agr
       plan.compute != nullptr ? plan.compute->alignment() : plan.stream_compute->alignment();
   return plan.engine->run({plan, tensors, agreement, Aligned(workspace, alignment), communicator,
                            stream, std::move(keep)});
+}
+
+Status FindParts(const LinearRun& run, GridParts* parts) {
+  const RowGroup& gather = run.plan.layout.gather;
+  const RowGroup& scatter = run.plan.layout.scatter;
+  COLLOPS_RETURN_IF_ERROR(
+      FindPart("gather", gather, scatter.index, run, &parts->owned_gather, &parts->gather));
+  return FindPart("scatter", scatter, gather.index, run, &parts->owned_scatter, &parts->scatter);
+}
+
+Status InGroup(const LinearPlan& plan, const std::vector<int>& ranks, const Status& status) {
+  if (status.ok() || static_cast<int>(ranks.size()) == plan.rank_size) return status;
+  std::string list;
+  for (const int rank : ranks) list += Concat(list.empty() ? "" : ", ", rank);
+  return Error(status.code(), plan.called, ": in the group of ranks ", list,
+               ", which are numbered from 0 there: ", status.message());
+}
+
+Status FailInParts(const LinearRun& run, const Status& status) {
+  control::Control& control = ControlOf(*run.communicator);
+  return control.Fail(status, control.step_number());
 }
 
 }  // namespace collops

@@ -11,12 +11,12 @@
 #include "collops/core/status.h"
 #include "collops/kernels/compute.h"
 #include "collops/kernels/stream_compute.h"
+#include "collops/operators/framework/collective_operation.h"
 #include "collops/operators/linear_parallel/layout.h"
 
 namespace collops {
 
 struct Engine;
-struct StreamSchedule;
 
 // Where a call's scratch memory lies, in bytes from the start of the workspace. All engines pack
 // the gathered rows once, and one block of the weight at a time.
@@ -33,8 +33,66 @@ struct LinearMemory {
   int64_t tile_bytes = 0;  // kWindows: shared memory for all of them
 };
 
+// Some rows of every member, gathered by one AllGatherV to where they belong among all rows. In
+// elements. Where there is nothing to gather, one chunk without elements is left, with which a
+// backend compares the calls.
+struct GatherChunk {
+  int64_t row = 0;  // of each member
+  std::vector<int64_t> counts;
+  std::vector<int64_t> displs;
+};
+
+// Rows that one product of the first strip takes, once they are there.
+struct RowPiece {
+  static constexpr int kInX = -1;  // this rank's own rows, which need no other rank
+
+  int chunk = kInX;
+  int64_t begin = 0;  // among all rows
+  int64_t rows = 0;
+};
+
+// A strip of columns: of its products, and of the sums that are scattered.
+struct ColumnStrip {
+  int64_t begin = 0;
+  int64_t columns = 0;
+  std::vector<int64_t> counts;
+  std::vector<int64_t> displs;
+};
+
+// What kStreams does for one plan, and where its scratch memory lies in the workspace. The cuts are
+// equal on all ranks of a group, but for the pieces, which are one rank's. A tile holds the float32
+// products of a strip, `slots` this rank's part of their sum; there are two of each, so that a
+// strip is multiplied while the one before is summed. No strip is wider than the first.
+struct StreamSchedule {
+  static constexpr int kSlots = 2;
+
+  // One collective or product after the other on the caller's stream, in pieces as long as memory
+  // allows, and so only one slot.
+  bool in_turn = false;
+  int num_slots() const { return in_turn ? 1 : kSlots; }
+
+  std::vector<GatherChunk> gathers;
+  std::vector<RowPiece> pieces;
+  std::vector<ColumnStrip> strips;
+  bool overlaps = false;     // collectives and products run at the same time, on two streams
+  bool sums = false;         // over the ranks of the scatter group
+  bool all_reduces = false;  // and every one of them gets all rows
+  bool has_tiles = false;    // else products go right into the output
+  bool converts = false;     // operands become float32, because products of their type do not
+
+  int64_t gathered = 0;
+  int64_t float_rows = 0;    // the gathered rows in float32
+  int64_t float_weight = 0;  // the weight in float32
+  int64_t tiles[kSlots] = {};
+  int64_t slots[kSlots] = {};
+  int64_t sum_scratch = 0;  // of the reductions, which run one after the other
+  int64_t scratch = 0;      // of the products
+  int64_t scratch_bytes = 0;
+};
+
 // One planned call.
-struct LinearPlan {
+struct LinearPlan : PlanDetails {
+  const char* called = "LinearParallel";  // in messages
   LinearLayout layout;
   int rank_size = 0;
   DType dtype = DType::kUndefined;
@@ -49,6 +107,41 @@ struct LinearPlan {
   bool returns_gathered = false;
   const Engine* engine = nullptr;
   LinearMemory memory;
+};
+
+// Whether what the ranks computed is summed over a group.
+inline bool SumsPartials(const LinearPlan& plan) {
+  return plan.layout.scatter.ranks.size() > 1;
+}
+
+inline int64_t RowBytes(const LinearPlan& plan) {
+  return plan.layout.k * SizeOf(plan.dtype);
+}
+
+inline bool Gathers(const LinearPlan& plan) {
+  return plan.layout.gather.ranks.size() > 1;
+}
+
+// Of this rank's output.
+inline int64_t OwnRows(const LinearPlan& plan) {
+  return plan.layout.scatter.rows[static_cast<size_t>(plan.layout.scatter.index)];
+}
+
+// Places one piece of the workspace after the other.
+class Places {
+ public:
+  explicit Places(int64_t alignment) : alignment_(alignment) {}
+  int64_t Take(int64_t bytes) {
+    const int64_t begin = end_;
+    end_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
+    return begin;
+  }
+  // The workspace may begin anywhere.
+  int64_t bytes() const { return end_ + alignment_; }
+
+ private:
+  const int64_t alignment_;
+  int64_t end_ = 0;
 };
 
 // The tensors of one call.
@@ -113,7 +206,9 @@ std::vector<std::pair<const char*, Status>> AskEngines(const EnginePlace& place)
 Status CheckEngineName(const std::string& name);
 
 // The engine of that name, or why it does not accept; the first that accepts where `name` is empty.
-Status ChooseEngine(const std::string& name, const EnginePlace& place, const Engine** engine);
+// `called`: what messages call the call.
+Status ChooseEngine(const std::string& name, const EnginePlace& place, const Engine** engine,
+                    const char* called = "LinearParallel");
 
 // The place of a call of this communicator. `by_default`: no engine is named, so that COLLOPS_FUSED
 // counts.
@@ -121,7 +216,7 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
 
 // What the ranks compare before anything moves: also the engine, as ranks with different ones would
 // wait for each other. The plan outlives the agreement.
-void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan, Agreement* agreement);
+void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agreement* agreement);
 
 // Plans memory and product of a call whose layout, rank_size, dtype, compute and engine are
 // set.
@@ -131,5 +226,40 @@ Status PlanLinear(LinearPlan* plan);
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
                  void* workspace, Communicator* communicator, void* stream,
                  KeepAlive keep = nullptr);
+
+// The communicators of the group that a rank gathers from and of the group that it scatters to, for
+// engines made of collectives. All operations on such a grid share them.
+struct GridParts {
+  std::shared_ptr<Communicator> owned_gather;
+  std::shared_ptr<Communicator> owned_scatter;
+  Communicator* gather = nullptr;
+  Communicator* scatter = nullptr;
+};
+
+// Finds them, or makes them in the first call, which waits for all ranks. A group of all ranks has
+// the call's communicator, and one rank alone needs none.
+Status FindParts(const LinearRun& run, GridParts* parts);
+
+// An error of a part, in which the ranks have other numbers.
+Status InGroup(const LinearPlan& plan, const std::vector<int>& ranks, const Status& status);
+
+// Ends the call of all ranks with an error of this rank's steps; the ranks that wait in one of the
+// groups hear of it there.
+Status FailInParts(const LinearRun& run, const Status& status);
+
+// Sets the plan's schedules and memory. An error if the device has no such products.
+Status PlanStreams(LinearPlan* plan);
+
+// What a call takes where ranks share a device, by a model of bytes, launches and multiprocessors.
+// It knows what the ranks have agreed on and told each other only, so it is equal on all of them.
+struct StreamTimes {
+  double product_us = 0;  // of the products alone, of all ranks of a device
+  double in_turn_us = 0;
+  double overlapped_us = 0;
+};
+StreamTimes ModelTimes(const LinearPlan& plan, const DeviceShare& share);
+
+// The plan's schedule for ranks that lie on devices like this.
+const StreamSchedule& ChooseSchedule(const LinearPlan& plan, const DeviceShare& share);
 
 }  // namespace collops

@@ -9,8 +9,6 @@
 namespace collops {
 namespace {
 
-constexpr const char* kOp = "LinearParallel";
-
 using P = LinearParallelParam;
 
 // What is gathered and scattered are slices of x along one dim. A row of that dim is `inner` rows
@@ -46,8 +44,9 @@ RowGroup EveryNth(int first, int stride, int size, int index) {
 Status FindGrid(const P::TwoDimTPInfo& info, int rank, int rank_size, LinearLayout* layout) {
   const int ag = info.agDim;
   const int rs = info.rsDim;
-  COLLOPS_CHECK_ARG(int64_t{ag} * rs == rank_size, ERROR_INVALID_PARAM, kOp,
-                    ": twoDimTPInfo.agDim ", ag, " * rsDim ", rs, " must be rankSize ", rank_size);
+  COLLOPS_CHECK_ARG(int64_t{ag} * rs == rank_size, ERROR_INVALID_PARAM,
+                    "LinearParallel: twoDimTPInfo.agDim ", ag, " * rsDim ", rs,
+                    " must be rankSize ", rank_size);
   if (info.innerDimIsAg != 0) {
     layout->gather = EveryNth(rank / ag * ag, 1, ag, rank % ag);
     layout->scatter = EveryNth(rank % ag, ag, rs, rank / ag);
@@ -89,52 +88,61 @@ bool Scatters(P::ParallelType type) {
   return type == P::LINEAR_REDUCE_SCATTER || type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
 }
 
-Status CheckUnused(const char* name, const std::vector<int64_t>& rows, P::ParallelType type) {
-  COLLOPS_CHECK_ARG(rows.empty(), ERROR_INVALID_PARAM, kOp, ": ", name, " must be empty for type ",
-                    static_cast<int>(type), " (", Name(type), "), got length ", rows.size());
+// A list of rows, and what messages call it.
+struct NamedRows {
+  const char* called;
+  const char* name;
+  const std::vector<int64_t>& rows;
+};
+
+Status CheckUnused(const NamedRows& list, P::ParallelType type) {
+  COLLOPS_CHECK_ARG(list.rows.empty(), ERROR_INVALID_PARAM, list.called, ": ", list.name,
+                    " must be empty for type ", static_cast<int>(type), " (", Name(type),
+                    "), got length ", list.rows.size());
   return Ok();
 }
 
 // A list with an entry for every member, none below 0, whose sum an int64 holds.
-Status CheckList(const char* name, const std::vector<int64_t>& rows, size_t members, int64_t* sum) {
-  COLLOPS_CHECK_ARG(rows.size() == members, ERROR_INVALID_PARAM, kOp, ": ", name,
+Status CheckList(const NamedRows& list, size_t members, int64_t* sum) {
+  const auto& [called, name, rows] = list;
+  COLLOPS_CHECK_ARG(rows.size() == members, ERROR_INVALID_PARAM, called, ": ", name,
                     " must have length ", members, ", one per member of the group, got ",
                     rows.size());
   *sum = 0;
   for (size_t j = 0; j < rows.size(); ++j) {
-    COLLOPS_CHECK_ARG(rows[j] >= 0, ERROR_INVALID_PARAM, kOp, ": ", name, "[", j,
+    COLLOPS_CHECK_ARG(rows[j] >= 0, ERROR_INVALID_PARAM, called, ": ", name, "[", j,
                       "] must be >= 0, got ", rows[j]);
     COLLOPS_CHECK_ARG(rows[j] <= std::numeric_limits<int64_t>::max() - *sum, ERROR_INVALID_PARAM,
-                      kOp, ": the sum of ", name, " up to [", j, "] exceeds an int64");
+                      called, ": the sum of ", name, " up to [", j, "] exceeds an int64");
     *sum += rows[j];
   }
   return Ok();
 }
 
 // The slices of every member of the gather group, and their number.
-Status FindGathered(const P& param, const Shape& x, const Slices& slices, RowGroup* group,
-                    int64_t* total) {
-  if (!Gathers(param.type)) {
-    COLLOPS_RETURN_IF_ERROR(CheckUnused("gatherRows", param.gatherRows, param.type));
-  }
+Status FindGathered(const LinearSettings& settings, const Shape& x, const Slices& slices,
+                    RowGroup* group, int64_t* total) {
+  const P& param = settings.param;
+  const NamedRows list = {settings.voice.called(), settings.voice.gather_rows(), param.gatherRows};
+  if (!Gathers(param.type)) COLLOPS_RETURN_IF_ERROR(CheckUnused(list, param.type));
   const auto members = static_cast<int64_t>(group->ranks.size());
   if (param.gatherRows.empty()) {
     COLLOPS_CHECK_ARG(slices.count <= std::numeric_limits<int64_t>::max() / members,
-                      ERROR_INVALID_TENSOR_SIZE, kOp, ": ", members, " times ", slices.count,
-                      " rows exceed an int64");
+                      ERROR_INVALID_TENSOR_SIZE, list.called, ": ", members, " times ",
+                      slices.count, " rows exceed an int64");
     group->rows.assign(group->ranks.size(), slices.count);
     *total = slices.count * members;
     return Ok();
   }
-  COLLOPS_RETURN_IF_ERROR(CheckList("gatherRows", param.gatherRows, group->ranks.size(), total));
+  COLLOPS_RETURN_IF_ERROR(CheckList(list, group->ranks.size(), total));
   const int64_t own = param.gatherRows[static_cast<size_t>(group->index)];
-  COLLOPS_CHECK_ARG(own == slices.count || x.num_dims < 3, ERROR_INVALID_PARAM, kOp,
-                    ": gatherRows[", group->index, "] is ", own, ", but dim 0 of x ", ToString(x),
+  COLLOPS_CHECK_ARG(own == slices.count || x.num_dims < 3, ERROR_INVALID_PARAM, list.called, ": ",
+                    list.name, "[", group->index, "] is ", own, ", but dim 0 of x ", ToString(x),
                     " is ", slices.count, " on rank ",
                     group->ranks[static_cast<size_t>(group->index)],
                     ": rows are dim 0; reshape x to [rows, k]");
-  COLLOPS_CHECK_ARG(own == slices.count, ERROR_INVALID_PARAM, kOp, ": gatherRows[", group->index,
-                    "] is ", own, " but x of this rank ",
+  COLLOPS_CHECK_ARG(own == slices.count, ERROR_INVALID_PARAM, list.called, ": ", list.name, "[",
+                    group->index, "] is ", own, " but x of this rank ",
                     group->ranks[static_cast<size_t>(group->index)], " has ", slices.count,
                     " rows: they must be equal");
   group->rows = param.gatherRows;
@@ -142,27 +150,31 @@ Status FindGathered(const P& param, const Shape& x, const Slices& slices, RowGro
 }
 
 // The slices of every member of the scatter group, as far as a list says them.
-Status FindScattered(const P& param, int64_t total, RowGroup* group) {
+Status FindScattered(const LinearSettings& settings, int64_t total, RowGroup* group) {
+  const P& param = settings.param;
+  const NamedRows list = {settings.voice.called(), settings.voice.scatter_rows(),
+                          param.scatterRows};
   if (!Scatters(param.type)) {
     group->rows.assign(group->ranks.size(), total);
-    return CheckUnused("scatterRows", param.scatterRows, param.type);
+    return CheckUnused(list, param.type);
   }
   if (param.scatterRows.empty()) return Ok();
   int64_t sum = 0;
-  COLLOPS_RETURN_IF_ERROR(CheckList("scatterRows", param.scatterRows, group->ranks.size(), &sum));
-  COLLOPS_CHECK_ARG(sum == total, ERROR_INVALID_PARAM, kOp, ": scatterRows have a sum of ", sum,
-                    " but ", Gathers(param.type) ? "the gathered x has " : "x has ", total,
+  COLLOPS_RETURN_IF_ERROR(CheckList(list, group->ranks.size(), &sum));
+  COLLOPS_CHECK_ARG(sum == total, ERROR_INVALID_PARAM, list.called, ": ", list.name,
+                    " have a sum of ", sum, " but ",
+                    Gathers(param.type) ? "the gathered x has " : "x has ", total,
                     " rows: they must be equal");
   group->rows = param.scatterRows;
   return Ok();
 }
 
-Status ScatterEvenly(const Slices& slices, int64_t total, bool unevenly, RowGroup* group) {
+Status ScatterEvenly(const LinearSettings& settings, int64_t total, int dim, RowGroup* group) {
   if (!group->rows.empty()) return Ok();
   const auto members = static_cast<int>(group->ranks.size());
-  COLLOPS_CHECK_ARG(unevenly || total % members == 0, ERROR_INVALID_TENSOR_DIM, kOp, ": ", total,
-                    " rows in dim ", slices.dim, " do not divide by ", members,
-                    " ranks: give scatterRows");
+  COLLOPS_CHECK_ARG(settings.splits_unevenly || total % members == 0, ERROR_INVALID_TENSOR_DIM,
+                    settings.voice.called(), ": ", total, " rows in dim ", dim,
+                    " do not divide by ", members, " ranks: give ", settings.voice.scatter_rows());
   group->rows = SplitEvenly(total, members);
   return Ok();
 }
@@ -184,11 +196,11 @@ void Describe(const Shape& x, const Slices& slices, int64_t total, LinearLayout*
 }
 
 // Turns slices into rows of the matrices, whose number times the longest row an int64 must hold.
-Status CountRows(const Slices& slices, int64_t total, LinearLayout* layout) {
+Status CountRows(const char* called, const Slices& slices, int64_t total, LinearLayout* layout) {
   constexpr int64_t kMaxElements = std::numeric_limits<int64_t>::max() / 8;
   const int64_t columns = std::max({layout->k, layout->n, int64_t{1}});
   COLLOPS_CHECK_ARG(total == 0 || slices.inner <= kMaxElements / columns / total,
-                    ERROR_INVALID_TENSOR_SIZE, kOp, ": a product of ", total, " times ",
+                    ERROR_INVALID_TENSOR_SIZE, called, ": a product of ", total, " times ",
                     slices.inner, " rows and ", layout->n,
                     " columns exceeds an int64: split the call");
   layout->total_rows = total * slices.inner;
@@ -197,46 +209,50 @@ Status CountRows(const Slices& slices, int64_t total, LinearLayout* layout) {
   return Ok();
 }
 
-Status CheckWeightShape(bool trans_weight, int64_t k, const Shape& weight) {
+Status CheckWeightShape(const LinearSettings& settings, int64_t k, const Shape& weight) {
+  const char* const called = settings.voice.called();
+  const bool trans_weight = settings.param.transWeight;
   const int num_dims = weight.num_dims;
-  COLLOPS_CHECK_ARG(num_dims == 2 || weight[0] == 1, ERROR_INVALID_TENSOR_DIM, kOp,
+  COLLOPS_CHECK_ARG(num_dims == 2 || weight[0] == 1, ERROR_INVALID_TENSOR_DIM, called,
                     ": a weight of 3 dims must have 1 matrix in dim 0, got ", weight[0]);
   const int64_t got = weight[trans_weight ? num_dims - 1 : num_dims - 2];
-  COLLOPS_CHECK_ARG(got == k, ERROR_INVALID_TENSOR_DIM, kOp, ": x has k = ", k,
+  COLLOPS_CHECK_ARG(got == k, ERROR_INVALID_TENSOR_DIM, called, ": x has k = ", k,
                     " columns but weight ", ToString(weight), " has ", got,
-                    trans_weight ? " columns" : " rows", "; with transWeight ",
-                    trans_weight ? "true it is [n, k]" : "false it is [k, n]");
+                    trans_weight ? " columns" : " rows", "; ",
+                    settings.voice.weight_shape(trans_weight));
   return Ok();
 }
 
-Status CheckResidualShape(int64_t n, const Shape& residual) {
+Status CheckResidualShape(const char* called, int64_t n, const Shape& residual) {
   const bool is_row = residual.num_dims == 1 || residual[0] == 1;
-  COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM, kOp,
-                    ": residual must be [", n, "] or [1, ", n, "], got ", ToString(residual));
+  COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM,
+                    called, ": residual must be [", n, "] or [1, ", n, "], got ",
+                    ToString(residual));
   return Ok();
 }
 
 // The shapes of x, weight and residual against each other. They have the right numbers of dims.
-Status CheckShapes(const P& param, const std::vector<TensorDesc>& inputs) {
+Status CheckShapes(const LinearSettings& settings, const std::vector<TensorDesc>& inputs) {
+  const P& param = settings.param;
   constexpr int64_t kLeastMc2K = 256;
   constexpr int64_t kMc2K = 65535;
   const Shape& x = inputs[0].shape;
   const Shape& weight = inputs[1].shape;
   const int64_t k = x[x.num_dims - 1];
-  COLLOPS_RETURN_IF_ERROR(CheckWeightShape(param.transWeight, k, weight));
+  COLLOPS_RETURN_IF_ERROR(CheckWeightShape(settings, k, weight));
   COLLOPS_CHECK_ARG(param.backend != "mc2" || (k >= kLeastMc2K && k < kMc2K),
-                    ERROR_INVALID_TENSOR_DIM, kOp, ": backend \"mc2\" takes k in [", kLeastMc2K,
-                    ", ", kMc2K, "), got ", k);
+                    ERROR_INVALID_TENSOR_DIM, settings.voice.called(),
+                    ": backend \"mc2\" takes k in [", kLeastMc2K, ", ", kMc2K, "), got ", k);
   if (!param.hasResidual) return Ok();
   const int64_t n = weight[param.transWeight ? weight.num_dims - 2 : weight.num_dims - 1];
-  return CheckResidualShape(n, inputs[2].shape);
+  return CheckResidualShape(settings.voice.called(), n, inputs[2].shape);
 }
 
 }  // namespace
 
-Status MakeLinearLayout(const P& param, int rank, int rank_size,
-                        const std::vector<TensorDesc>& inputs, LinearLayout* layout,
-                        bool splits_unevenly) {
+Status MakeLinearLayout(const LinearSettings& settings, int rank, int rank_size,
+                        const std::vector<TensorDesc>& inputs, LinearLayout* layout) {
+  const P& param = settings.param;
   const Shape& x = inputs[0].shape;
   const Shape& weight = inputs[1].shape;
   const Slices slices = SlicesOf(param.type, x);
@@ -244,15 +260,15 @@ Status MakeLinearLayout(const P& param, int rank, int rank_size,
   COLLOPS_RETURN_IF_ERROR(FindGroups(param, rank, rank_size, layout));
   RowGroup& gather = layout->gather;
   RowGroup& scatter = layout->scatter;
-  COLLOPS_RETURN_IF_ERROR(FindGathered(param, x, slices, &gather, &total));
-  COLLOPS_RETURN_IF_ERROR(FindScattered(param, total, &scatter));
-  COLLOPS_RETURN_IF_ERROR(CheckShapes(param, inputs));
-  COLLOPS_RETURN_IF_ERROR(ScatterEvenly(slices, total, splits_unevenly, &scatter));
+  COLLOPS_RETURN_IF_ERROR(FindGathered(settings, x, slices, &gather, &total));
+  COLLOPS_RETURN_IF_ERROR(FindScattered(settings, total, &scatter));
+  COLLOPS_RETURN_IF_ERROR(CheckShapes(settings, inputs));
+  COLLOPS_RETURN_IF_ERROR(ScatterEvenly(settings, total, slices.dim, &scatter));
   layout->k = x[x.num_dims - 1];
   layout->n = weight[weight.num_dims - (param.transWeight ? 2 : 1)];
   layout->trans_weight = param.transWeight;
   Describe(x, slices, total, layout);
-  COLLOPS_RETURN_IF_ERROR(CountRows(slices, total, layout));
+  COLLOPS_RETURN_IF_ERROR(CountRows(settings.voice.called(), slices, total, layout));
   gather.begin = Stacked(gather.rows);
   scatter.begin = param.type == P::LINEAR_ALL_REDUCE ? std::vector<int64_t>(scatter.ranks.size(), 0)
                                                      : Stacked(scatter.rows);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collops/core/status.h"
@@ -32,12 +33,40 @@ struct LinearLayout {
   Shape gathered;  // the gathered x
 };
 
+// What messages call the call and its arguments: the struct's names, or the plain level's.
+struct LinearVoice {
+  const char* method = nullptr;  // of the plain level; lives as long as the process
+
+  const char* called() const { return method == nullptr ? "LinearParallel" : method; }
+  const char* gather_rows() const { return method == nullptr ? "gatherRows" : "gather_rows"; }
+  const char* scatter_rows() const { return method == nullptr ? "scatterRows" : "scatter_rows"; }
+  const char* weight_shape(bool trans_weight) const {
+    if (method == nullptr) {
+      return trans_weight ? "with transWeight true it is [n, k]"
+                          : "with transWeight false it is [k, n]";
+    }
+    return trans_weight ? "with trans_weight=True it is [n, k]"
+                        : "it is [k, n]: for [n, k] pass trans_weight=True";
+  }
+};
+
+// A product's struct, and what is said of it besides.
+struct LinearSettings {
+  LinearSettings(const LinearParallelParam& of, const std::string& by = "")  // NOLINT: implicit
+      : param(of), engine(by) {}
+
+  LinearParallelParam param;
+  std::string engine;     // its name (engine.h), equal on every rank; empty: the first that can
+  bool averages = false;  // sums are divided by the ranks that add up, before the residual
+  bool splits_unevenly = false;  // without scatterRows any number of rows is shared out
+  bool asks_for_rows = false;    // messages advise gather_rows, where nobody said them
+  LinearVoice voice;
+};
+
 // Computes the layout. The inputs have passed CheckInputs; what is wrong with the grid and the
 // lists of rows is ERROR_INVALID_PARAM, then what does not multiply or divide
 // ERROR_INVALID_TENSOR_DIM, and at last what no int64 counts ERROR_INVALID_TENSOR_SIZE.
-// `splits_unevenly`: without scatterRows any number of rows is shared out.
-Status MakeLinearLayout(const LinearParallelParam& param, int rank, int rank_size,
-                        const std::vector<TensorDesc>& inputs, LinearLayout* layout,
-                        bool splits_unevenly = false);
+Status MakeLinearLayout(const LinearSettings& settings, int rank, int rank_size,
+                        const std::vector<TensorDesc>& inputs, LinearLayout* layout);
 
 }  // namespace collops

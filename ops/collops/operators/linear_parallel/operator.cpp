@@ -15,6 +15,56 @@
 namespace collops {
 namespace {
 
+using P = LinearParallelParam;
+
+constexpr const char* kOp = "LinearParallel";
+
+// Experts and quantisation are known by ATB's names and do not exist here.
+Status CheckType(const P& param) {
+  const int type = static_cast<int>(param.type);
+  COLLOPS_CHECK_ARG(
+      param.type != P::ALLTOALLVC_ALL_GATHER_GMM && param.type != P::GMM_REDUCE_SCATTER_ALLTOALLVC,
+      ERROR_INVALID_PARAM, kOp, ": type ", type, " (", Name(param.type),
+      ") multiplies for a mixture of experts, which is not supported: use types 0 to 4");
+  COLLOPS_CHECK_ARG(type >= P::LINEAR_ALL_REDUCE && type <= P::ALL_GATHER_LINEAR_REDUCE_SCATTER,
+                    ERROR_INVALID_PARAM, kOp, ": type must be in [0, 4], got ", type);
+  return Ok();
+}
+
+const char* NameOf(P::QuantType type) {
+  constexpr const char* kNames[] = {"QUANT_TYPE_PER_TENSOR", "QUANT_TYPE_PER_CHANNEL",
+                                    "QUANT_TYPE_PER_GROUP", "QUANT_TYPE_PER_TOKEN"};
+  const bool known = type >= P::QUANT_TYPE_PER_TENSOR && type < P::QUANT_TYPE_MAX;
+  return known ? kNames[static_cast<int>(type)] : "unknown";
+}
+
+Status CheckNotQuantised(const P& param) {
+  COLLOPS_CHECK_ARG(param.quantType == P::QUANT_TYPE_UNQUANT, ERROR_INVALID_PARAM, kOp,
+                    ": quantType ", static_cast<int>(param.quantType), " (",
+                    NameOf(param.quantType),
+                    ") asks for a quantised product, which is not supported: leave it at -1 ",
+                    "(QUANT_TYPE_UNQUANT)");
+  return Ok();
+}
+
+// What ATB's mc2 takes is less than what runs it here.
+Status CheckMc2(const P& param) {
+  if (param.backend != "mc2") return Ok();
+  constexpr const char* kElse = "; use another backend, such as \"hccl\"";
+  COLLOPS_CHECK_ARG(!param.hasResidual, ERROR_INVALID_PARAM, kOp,
+                    ": backend \"mc2\" does not support hasResidual", kElse);
+  COLLOPS_CHECK_ARG(param.commMode == COMM_MULTI_THREAD, ERROR_INVALID_PARAM, kOp,
+                    ": backend \"mc2\" supports only commMode 1 (COMM_MULTI_THREAD), got ",
+                    static_cast<int>(param.commMode), kElse);
+  COLLOPS_CHECK_ARG(param.quantType == P::QUANT_TYPE_UNQUANT, ERROR_INVALID_PARAM, kOp,
+                    ": backend \"mc2\" does not support quantType, got ",
+                    static_cast<int>(param.quantType));
+  COLLOPS_CHECK_ARG(param.type == P::LINEAR_REDUCE_SCATTER, ERROR_INVALID_PARAM, kOp,
+                    ": backend \"mc2\" supports only type 1 (LINEAR_REDUCE_SCATTER), got ",
+                    static_cast<int>(param.type), kElse);
+  return Ok();
+}
+
 enum Input { kX, kWeight, kResidual };
 enum Output { kY, kGathered };
 
@@ -22,9 +72,10 @@ constexpr DTypeSet kPayload = SetOf(DType::kFloat16, DType::kBFloat16, DType::kF
 constexpr InputRule kWeightRule = {"weight", Role::kData, kPayload, 2, Extent::kAny, 3};
 
 // ATB's own tests expect 8 for a wrong number of dims, but 16 with mc2, which has no batches.
-OpSignature SignatureOf(const LinearParallelParam& param) {
+OpSignature SignatureOf(const LinearSettings& settings) {
+  const P& param = settings.param;
   OpSignature signature;
-  signature.name = "LinearParallel";
+  signature.name = kOp;
   signature.inputs = {{"x", Role::kData, kPayload, 2, Extent::kAny, 3}, kWeightRule};
   if (param.hasResidual) {
     signature.inputs.push_back({"residual", Role::kData, kPayload, 1, Extent::kAny, 2});
@@ -36,6 +87,13 @@ OpSignature SignatureOf(const LinearParallelParam& param) {
     signature.num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
     for (InputRule& input : signature.inputs) input.most_dims = 2;
   }
+  signature.method = settings.voice.method;
+  if (signature.method != nullptr) {
+    signature.outputs[0] = "out";
+    signature.inputs[1].if_strided =
+        param.transWeight ? ", or for weight.t() pass weight itself with trans_weight=False"
+                          : ", or for weight.t() pass weight itself with trans_weight=True";
+  }
   return signature;
 }
 
@@ -45,11 +103,6 @@ const OpSignature& PrepackSignature() {
       "LinearParallel", {kWeightRule}, {}, false, ERROR_INVALID_TENSOR_DIM};
   return signature;
 }
-
-// What is kept of a call besides its tensors.
-struct LinearDetails : PlanDetails {
-  LinearPlan plan;
-};
 
 // One line: which engine was chosen, and why none before it.
 void TraceChoice(const Communicator& communicator, const EnginePlace& place, const Engine& chosen,
@@ -67,6 +120,116 @@ void TraceChoice(const Communicator& communicator, const EnginePlace& place, con
 
 }  // namespace
 
+Status CheckParam(const P& param) {
+  COLLOPS_RETURN_IF_ERROR(CheckGroup(kOp, param, kAllNames));
+  const uint8_t (&grid_rsv)[3] = param.twoDimTPInfo.rsv;
+  COLLOPS_RETURN_IF_ERROR(CheckReserved(kOp, "twoDimTPInfo.rsv", grid_rsv, sizeof(grid_rsv)));
+  COLLOPS_RETURN_IF_ERROR(CheckMc2(param));
+  COLLOPS_RETURN_IF_ERROR(CheckType(param));
+  COLLOPS_RETURN_IF_ERROR(CheckNotQuantised(param));
+  COLLOPS_CHECK_ARG(!param.keepIntermediate || param.type == P::ALL_GATHER_LINEAR,
+                    ERROR_INVALID_PARAM, kOp,
+                    ": keepIntermediate needs type 2 (ALL_GATHER_LINEAR), got type ",
+                    static_cast<int>(param.type), " (", Name(param.type), ")");
+  return CheckDistributed(kOp, param);
+}
+
+const char* Name(LinearParallelParam::ParallelType type) {
+  switch (type) {
+    case LinearParallelParam::UNDEFINED:
+      return "UNDEFINED";
+    case LinearParallelParam::LINEAR_ALL_REDUCE:
+      return "LINEAR_ALL_REDUCE";
+    case LinearParallelParam::LINEAR_REDUCE_SCATTER:
+      return "LINEAR_REDUCE_SCATTER";
+    case LinearParallelParam::ALL_GATHER_LINEAR:
+      return "ALL_GATHER_LINEAR";
+    case LinearParallelParam::PURE_LINEAR:
+      return "PURE_LINEAR";
+    case LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER:
+      return "ALL_GATHER_LINEAR_REDUCE_SCATTER";
+    case LinearParallelParam::ALLTOALLVC_ALL_GATHER_GMM:
+      return "ALLTOALLVC_ALL_GATHER_GMM";
+    case LinearParallelParam::GMM_REDUCE_SCATTER_ALLTOALLVC:
+      return "GMM_REDUCE_SCATTER_ALLTOALLVC";
+    case LinearParallelParam::MAX:
+      return "MAX";
+  }
+  return "MAX";
+}
+
+using TwoDimTPInfo = P::TwoDimTPInfo;
+using MoeInfo = P::MoeInfo;
+
+template <>
+const FieldTable& FieldsOf<TwoDimTPInfo>() {
+  using Info = TwoDimTPInfo;
+  static const auto fields = StructFields<Info>("twoDimTPInfo")
+                                 .Add<&Info::agDim>("agDim")
+                                 .Add<&Info::rsDim>("rsDim")
+                                 .Add<&Info::innerDimIsAg>("innerDimIsAg")
+                                 .Add<&Info::rsv>("rsv");
+  return fields.table;
+}
+
+template <>
+const FieldTable& FieldsOf<MoeInfo>() {
+  static const auto fields = StructFields<MoeInfo>("moeInfo")
+                                 .Add<&MoeInfo::localExpertNums>("localExpertNums")
+                                 .Add<&MoeInfo::epSize>("epSize")
+                                 .Add<&MoeInfo::tpSize>("tpSize");
+  return fields.table;
+}
+
+bool operator==(const TwoDimTPInfo& a, const TwoDimTPInfo& b) {
+  return SameFields(a, b);
+}
+
+bool operator==(const MoeInfo& a, const MoeInfo& b) {
+  return SameFields(a, b);
+}
+
+// Found by Field, like those of struct_fields.h, through the namespace of the struct.
+static void WriteJson(const TwoDimTPInfo& info, Json* to) {
+  WriteObject(info, to);
+}
+
+static void WriteJson(const MoeInfo& info, Json* to) {
+  WriteObject(info, to);
+}
+
+static Status ReadJson(const Json& json, const std::string& where, TwoDimTPInfo* info) {
+  return ReadObject(json, where.c_str(), info);
+}
+
+static Status ReadJson(const Json& json, const std::string& where, MoeInfo* info) {
+  return ReadObject(json, where.c_str(), info);
+}
+
+template <>
+const FieldTable& FieldsOf<P>() {
+  static const auto fields = StructFields<P>("LinearParallelParam")
+                                 .Add<&P::transWeight>("transWeight")
+                                 .AddRank()
+                                 .Add<&P::hasResidual>("hasResidual")
+                                 .Add<&P::backend>("backend")
+                                 .Add<&P::hcclComm>("hcclComm")
+                                 .Add<&P::commMode>("commMode")
+                                 .Add<&P::rankTableFile>("rankTableFile")
+                                 .Add<&P::type>("type")
+                                 .Add<&P::keepIntermediate>("keepIntermediate")
+                                 .Add<&P::quantType>("quantType")
+                                 .Add<&P::quantGroupSize>("quantGroupSize")
+                                 .Add<&P::outDataType>("outDataType")
+                                 .Add<&P::commDomain>("commDomain")
+                                 .Add<&P::twoDimTPInfo>("twoDimTPInfo")
+                                 .Add<&P::moeInfo>("moeInfo")
+                                 .Add<&P::rsv>("rsv")
+                                 .Add<&P::gatherRows>("gatherRows")
+                                 .Add<&P::scatterRows>("scatterRows");
+  return fields.table;
+}
+
 // A weight in the order in which the product reads it, and which tensor it was packed from.
 struct LinearParallel::PackedWeight {
   TensorDesc desc;
@@ -80,32 +243,28 @@ struct LinearParallel::PackedWeight {
   }
 };
 
-LinearParallel::LinearParallel(const LinearParallelParam& param, const std::string& engine,
-                               bool averages, bool splits_unevenly)
-    : CollectiveOperation(SignatureOf(param)),
-      param_(param),
-      engine_(engine),
-      averages_(averages),
-      splits_unevenly_(splits_unevenly) {}
+LinearParallel::LinearParallel(const LinearSettings& settings)
+    : CollectiveOperation(SignatureOf(settings)), settings_(settings) {}
 
 LinearParallel::~LinearParallel() = default;
 
 Status LinearParallel::DescribeOutputs(const RankPlace& place,
                                        const std::vector<TensorDesc>& inputs,
                                        std::vector<TensorDesc>* outputs) const {
-  COLLOPS_CHECK_ARG(
-      param_.outDataType == DType::kUndefined || param_.outDataType == inputs[kX].dtype,
-      ERROR_INVALID_TENSOR_INI_MATCH, "LinearParallel: outDataType is ",
-      static_cast<int>(param_.outDataType), " (", collops::Name(param_.outDataType), ") but x is ",
-      collops::Name(inputs[kX].dtype), ": leave it at -1 or pass x's");
+  COLLOPS_CHECK_ARG(settings_.param.outDataType == DType::kUndefined ||
+                        settings_.param.outDataType == inputs[kX].dtype,
+                    ERROR_INVALID_TENSOR_INI_MATCH, "LinearParallel: outDataType is ",
+                    static_cast<int>(settings_.param.outDataType), " (",
+                    collops::Name(settings_.param.outDataType), ") but x is ",
+                    collops::Name(inputs[kX].dtype), ": leave it at -1 or pass x's");
   LinearLayout layout;
   COLLOPS_RETURN_IF_ERROR(
-      MakeLinearLayout(param_, place.rank, place.rank_size, inputs, &layout, splits_unevenly_));
+      MakeLinearLayout(settings_, place.rank, place.rank_size, inputs, &layout));
   TensorDesc output = inputs[kX];
   output.shape = layout.output;
   outputs->push_back(output);
   output.shape = layout.gathered;
-  if (param_.keepIntermediate) outputs->push_back(output);
+  if (settings_.param.keepIntermediate) outputs->push_back(output);
   return Ok();
 }
 
@@ -121,31 +280,32 @@ Status LinearParallel::CheckSupport(DType dtype) const {
 }
 
 Status LinearParallel::Complete(Plan* plan) const {
-  auto details = std::make_unique<LinearDetails>();
-  LinearPlan& linear = details->plan;
-  COLLOPS_RETURN_IF_ERROR(MakeLinearLayout(param_, communicator().rank(), communicator().size(),
-                                           plan->inputs, &linear.layout, splits_unevenly_));
-  const EnginePlace place = PlaceOf(linear.layout, communicator(), engine_.empty());
-  COLLOPS_RETURN_IF_ERROR(ChooseEngine(engine_, place, &linear.engine));
-  if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine, !engine_.empty());
+  auto planned = std::make_unique<LinearPlan>();
+  LinearPlan& linear = *planned;
+  COLLOPS_RETURN_IF_ERROR(MakeLinearLayout(settings_, communicator().rank(), communicator().size(),
+                                           plan->inputs, &linear.layout));
+  const std::string& engine = settings_.engine;
+  linear.called = signature().called();
+  const EnginePlace place = PlaceOf(linear.layout, communicator(), engine.empty());
+  COLLOPS_RETURN_IF_ERROR(ChooseEngine(engine, place, &linear.engine, linear.called));
+  if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine, !engine.empty());
   planned_engine_ = linear.engine->name;
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;
   linear.compute = communicator().compute();
   linear.stream_compute = communicator().stream_compute();
   linear.communicator = &communicator();
-  linear.has_residual = param_.hasResidual;
-  linear.returns_gathered = param_.keepIntermediate;
-  if (averages_) linear.divisor = static_cast<float>(linear.layout.scatter.ranks.size());
+  linear.has_residual = settings_.param.hasResidual;
+  linear.returns_gathered = settings_.param.keepIntermediate;
+  if (settings_.averages) linear.divisor = static_cast<float>(linear.layout.scatter.ranks.size());
   COLLOPS_RETURN_IF_ERROR(PlanLinear(&linear));
   plan->workspace_bytes = static_cast<uint64_t>(linear.memory.bytes);
-  plan->details = std::move(details);
+  plan->details = std::move(planned);
   return Ok();
 }
 
 void LinearParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
-  AddLinearTerms(param_, static_cast<const LinearDetails&>(*plan.details).plan, agreement);
-  if (method_ != nullptr) agreement->InPlainWords(method_, 1);
+  AddLinearTerms(settings_, static_cast<const LinearPlan&>(*plan.details), agreement);
 }
 
 Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
@@ -154,17 +314,16 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
   tensors.x = pack.inputs[kX].data;
   tensors.weight.data = pack.inputs[kWeight].data;
   if (packed_ != nullptr) tensors.weight.packed = packed_->For(pack.inputs[kWeight]);
-  if (param_.hasResidual) tensors.residual = pack.inputs[kResidual].data;
+  if (settings_.param.hasResidual) tensors.residual = pack.inputs[kResidual].data;
   tensors.output = pack.outputs[kY].data;
-  if (param_.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
-  const auto& details = static_cast<const LinearDetails&>(*plan.details);
-  return RunLinear(details.plan, tensors, *plan.agreement, workspace, &communicator(), stream,
-                   plan.shared_from_this());
+  if (settings_.param.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
+  return RunLinear(static_cast<const LinearPlan&>(*plan.details), tensors, *plan.agreement,
+                   workspace, &communicator(), stream, plan.shared_from_this());
 }
 
 Status LinearParallel::Refuse(const Status& reason) {
-  if (param_.type == LinearParallelParam::PURE_LINEAR) return Ok();
-  return communicator().Refuse(method_ == nullptr ? Name() : method_, reason);
+  if (settings_.param.type == LinearParallelParam::PURE_LINEAR) return Ok();
+  return communicator().Refuse(signature().called(), reason);
 }
 
 Status LinearParallel::Prepack(const TensorView& weight) {
@@ -184,7 +343,7 @@ Status LinearParallel::Prepack(const TensorView& weight) {
       "LinearParallel: prepack() is for weights on the CPU; a device reads them as they are");
   const int64_t rows = shape[shape.num_dims - 2];
   const int64_t columns = shape[shape.num_dims - 1];
-  const bool trans = param_.transWeight;
+  const bool trans = settings_.param.transWeight;
   const auto product = communicator().compute()->Plan(weight.desc.dtype, trans ? columns : rows,
                                                       trans ? rows : columns, trans);
   auto packed = std::make_shared<PackedWeight>();
@@ -200,7 +359,8 @@ Status LinearParallel::Prepack(const TensorView& weight) {
 }
 
 void LinearParallel::TakeWeight(const LinearParallel& from) {
-  const bool fits = from.packed_ != nullptr && from.packed_->trans_weight == param_.transWeight;
+  const bool fits =
+      from.packed_ != nullptr && from.packed_->trans_weight == settings_.param.transWeight;
   if (fits) packed_ = from.packed_;
 }
 
@@ -213,8 +373,10 @@ template struct ParamFunctions<LinearParallelParam>;
 Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation) {
   if (!options.engine.empty()) COLLOPS_RETURN_IF_ERROR(CheckEngineName(options.engine));
-  return Connect(param, std::make_unique<LinearParallel>(param, options.engine, options.averages),
-                 operation);
+  LinearSettings settings = param;
+  settings.engine = options.engine;
+  settings.averages = options.averages;
+  return Connect(param, std::make_unique<LinearParallel>(settings), operation);
 }
 
 Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
@@ -222,8 +384,8 @@ Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operati
   COLLOPS_CHECK_ARG(before != nullptr, ERROR_INVALID_PARAM,
                     "LinearParallel: cannot update an operation named ", (*operation)->Name());
   std::unique_ptr<Operation> updated;
-  COLLOPS_RETURN_IF_ERROR(
-      CreateOperation(param, OperationOptions{before->engine(), before->averages()}, &updated));
+  COLLOPS_RETURN_IF_ERROR(CreateOperation(
+      param, OperationOptions{before->settings().engine, before->settings().averages}, &updated));
   dynamic_cast<LinearParallel&>(*updated).TakeWeight(*before);
   *operation = std::move(updated);
   return Ok();

@@ -6,7 +6,7 @@
 
 #include "collops/core/prepackable.h"
 #include "collops/operators/framework/collective_operation.h"
-#include "collops/operators/params.h"
+#include "collops/operators/linear_parallel/layout.h"
 
 namespace collops {
 
@@ -15,25 +15,17 @@ namespace collops {
 // x, weight [, residual]; outputs: y [, the gathered x].
 class LinearParallel : public CollectiveOperation, public Prepackable {
  public:
-  // `engine` names how it runs (engine.h), equal on every rank; empty: the first engine that can.
-  // `averages`: sums are divided by the number of ranks that add up, before the residual.
-  // `splits_unevenly`: without scatterRows the first ranks get one row more, where ATB refuses.
-  explicit LinearParallel(const LinearParallelParam& param, const std::string& engine = "",
-                          bool averages = false, bool splits_unevenly = false);
+  explicit LinearParallel(const LinearSettings& settings);
   ~LinearParallel() override;
 
   Status Prepack(const TensorView& weight) override;
 
-  // Names the plain level's method, a text that lives as long as the process, in messages of calls.
-  void SpeakFor(const char* method) { method_ = method; }
-
   // PURE_LINEAR is each rank's own affair: nobody waits for it, so nobody is told.
   Status Refuse(const Status& reason) override;
 
-  const std::string& engine() const { return engine_; }
+  const LinearSettings& settings() const { return settings_; }
   // The engine of the last plan; empty before the first.
   const std::string& planned_engine() const { return planned_engine_; }
-  bool averages() const { return averages_; }
 
   // Takes over the weight that another operation has packed, if it serves this struct, too.
   void TakeWeight(const LinearParallel& from);
@@ -49,11 +41,7 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
  private:
   struct PackedWeight;
 
-  const LinearParallelParam param_;
-  const std::string engine_;
-  const bool averages_;
-  const bool splits_unevenly_;
-  const char* method_ = nullptr;
+  const LinearSettings settings_;
   mutable std::string planned_engine_;
   std::shared_ptr<const PackedWeight> packed_;
 };

@@ -1,15 +1,51 @@
+// The CPU's engines without windows: one product of a rank alone, and collectives and products one
+// after the other.
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "collops/operators/linear_parallel/engine.h"
-#include "collops/operators/linear_parallel/parts.h"
 #include "collops/operators/linear_parallel/product.h"
 
 namespace collops {
 namespace {
 
-Status Accepts(const EnginePlace& place) {
+Status AcceptsAlone(const EnginePlace& place) {
+  COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
+  COLLOPS_CHECK_ARG(place.alone(), ERROR_UNSUPPORTED, "a product of ", place.rank_size,
+                    " ranks needs communication");
+  return Ok();
+}
+
+Status PlanLocal(LinearPlan* plan) {
+  Places places = PlaceRows(plan);
+  plan->memory.tile = places.Take(TileBytes(*plan));
+  plan->memory.bytes = places.bytes();
+  return Ok();
+}
+
+// This rank's own x times its own weight.
+Status RunLocal(const LinearRun& run) {
+  const LinearPlan& plan = run.plan;
+  const GatheredRows rows(run);
+  const GatheredRows::Group& group = rows.groups()[0];
+  const int64_t row_bytes = RowBytes(plan);
+  COLLOPS_RETURN_IF_ERROR(rows.Take(
+      0, {static_cast<const std::byte*>(run.tensors.x), row_bytes, 0, group.rows, 0, row_bytes}));
+  const LinearStrip product(run);
+  auto* tile = reinterpret_cast<float*>(run.workspace + plan.memory.tile);
+  const std::vector<kernels::ProductTask> tasks = {LinearStrip::Task(group, tile)};
+  const int64_t ld = plan.product->StripColumns(0);
+  for (int64_t strip = 0; strip < plan.product->num_strips(); ++strip) {
+    for (int64_t k_block = 0; k_block < plan.product->num_k_blocks(); ++k_block) {
+      COLLOPS_RETURN_IF_ERROR(product.Multiply(tasks, strip, k_block, ld));
+    }
+    COLLOPS_RETURN_IF_ERROR(product.Store(&tile, 1, ld, strip, 0, group.rows));
+  }
+  return Ok();
+}
+
+Status AcceptsCalls(const EnginePlace& place) {
   COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
   COLLOPS_CHECK_ARG(!place.alone() || place.rank_size == 1, ERROR_UNSUPPORTED,
                     "this product needs no communication");
@@ -17,40 +53,32 @@ Status Accepts(const EnginePlace& place) {
 }
 
 // Rows of one member in one AllGatherV: about this many bytes, in whole pieces that can be packed.
-constexpr int64_t kGatherBytes = 1 << 20;
+constexpr int64_t kRowsBytes = 1 << 20;
 
 int64_t RowsAtOnce(const LinearPlan& plan) {
   const int64_t unit = plan.compute->row_unit();
-  return unit * std::max<int64_t>(kGatherBytes / unit / RowBytes(plan), 1);
-}
-
-bool Gathers(const LinearPlan& plan) {
-  return plan.layout.gather.ranks.size() > 1;
-}
-
-int64_t OwnRows(const LinearLayout& layout) {
-  return layout.scatter.rows[static_cast<size_t>(layout.scatter.index)];
+  return unit * std::max<int64_t>(kRowsBytes / unit / RowBytes(plan), 1);
 }
 
 // This rank's sums of one strip of columns.
 int64_t SumBytes(const LinearPlan& plan) {
   if (!SumsPartials(plan)) return 0;
-  return OwnRows(plan.layout) * plan.product->StripColumns(0) * int64_t{sizeof(float)};
+  return OwnRows(plan) * plan.product->StripColumns(0) * int64_t{sizeof(float)};
 }
 
 // The rows that one AllGatherV brings.
-int64_t GatherBytes(const LinearPlan& plan) {
+int64_t GatheredBytes(const LinearPlan& plan) {
   if (!Gathers(plan)) return 0;
   int64_t rows = 0;
   for (const int64_t n : plan.layout.gather.rows) rows += std::min(n, RowsAtOnce(plan));
   return rows * RowBytes(plan);
 }
 
-Status PlanMemory(LinearPlan* plan) {
+Status PlanPipeline(LinearPlan* plan) {
   Places places = PlaceRows(plan);
   plan->memory.tile = places.Take(TileBytes(*plan));
   plan->memory.sum = places.Take(SumBytes(*plan));
-  plan->memory.gathered = places.Take(GatherBytes(*plan));
+  plan->memory.gathered = places.Take(GatheredBytes(*plan));
   plan->memory.bytes = places.bytes();
   return Ok();
 }
@@ -156,12 +184,12 @@ class PipelineLinear {
     call.dtype = DType::kFloat32;
     call.x = tile_;
     call.output = sum_;
-    call.output_count = OwnRows(layout) * columns;
+    call.output_count = OwnRows(plan_) * columns;
     call.send_counts = counts.data();
     call.sdispls = displs.data();
     call.stream = run_.stream;
     COLLOPS_RETURN_IF_ERROR(InGroup(plan_, layout.scatter.ranks, scatter_->ReduceScatterV(call)));
-    return strip_.Store(&sum_, 1, columns, strip, 0, OwnRows(layout));
+    return strip_.Store(&sum_, 1, columns, strip, 0, OwnRows(plan_));
   }
 
   const LinearRun& run_;
@@ -178,7 +206,7 @@ class PipelineLinear {
   const Agreement sums_ = Agreement("ReduceScatterV");
 };
 
-Status Run(const LinearRun& run) {
+Status RunPipeline(const LinearRun& run) {
   // Those who disagree learn it before anything moves.
   COLLOPS_RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
   GridParts parts;
@@ -189,6 +217,7 @@ Status Run(const LinearRun& run) {
 
 }  // namespace
 
-const Engine kPipeline = {"pipeline", &Accepts, &PlanMemory, &Run};
+const Engine kLocal = {"local", &AcceptsAlone, &PlanLocal, &RunLocal};
+const Engine kPipeline = {"pipeline", &AcceptsCalls, &PlanPipeline, &RunPipeline};
 
 }  // namespace collops

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <mutex>
-#include <regex>
 #include <utility>
 
 #include "collops/comm/registry.h"
@@ -33,90 +31,6 @@ constexpr Product kProducts[] = {
     {"all_gather_matmul_reduce_scatter", P::ALL_GATHER_LINEAR_REDUCE_SCATTER},
 };
 
-struct Word {
-  const char* of_struct;
-  const char* of_method;
-};
-
-// What the struct's messages say, and what a user of the plain level knows.
-constexpr Word kWords[] = {
-    {"with transWeight true it", "with trans_weight=True it"},
-    {"with transWeight false it is [k, n]", "it is [k, n]: for [n, k] pass trans_weight=True"},
-    {"gatherRows", "gather_rows"},
-    {"scatterRows", "scatter_rows"},
-    {"twoDimTPInfo.agDim", "ag_dim"},
-    {"agDim", "ag_dim"},
-    {"rsDim", "rs_dim"},
-    {"innerDimIsAg", "inner_dim_is_ag"},
-    {": the output ", ": out "},
-};
-
-// Two ranks' types by the methods that have them; the struct has one that no method has.
-std::string WithMethods(const std::string& text) {
-  static const std::regex types(": type is (\\d) on (rank .*?) and (\\d) on ");
-  std::smatch found;
-  if (!std::regex_search(text, found, types)) return text;
-  const auto method = [&found](size_t i) {
-    const int type = std::stoi(found[i]);
-    for (const Product& product : kProducts) {
-      if (product.type == type) return std::string(product.method);
-    }
-    return Concat("type ", type);
-  };
-  return Concat(found.prefix().str(), ": the call is ", method(1), " on ", found[2].str(), " and ",
-                method(3), " on ", found.suffix().str());
-}
-
-// Two ranks' k or n, which no argument is called, by the tensor that has them.
-std::string WithTensors(const std::string& text, bool trans_weight) {
-  static const std::regex sizes(": ([kn]) is (\\d+ on rank .*? and \\d+ on )");
-  std::smatch found;
-  if (!std::regex_search(text, found, sizes)) return text;
-  const bool of_x = found[1] == "k";
-  const std::string dim = of_x || !trans_weight ? " columns on " : " rows on ";
-  std::string first = found[2];
-  first.replace(first.find(" on "), std::strlen(" on "), dim);
-  return Concat(found.prefix().str(), of_x ? ": x has k = " : ": weight has n = ", first,
-                found.suffix().str());
-}
-
-std::string WithPlainWords(std::string text) {
-  for (const auto& [of_struct, of_method] : kWords) {
-    for (size_t at = 0; (at = text.find(of_struct, at)) != std::string::npos;) {
-      text.replace(at, std::strlen(of_struct), of_method);
-      at += std::strlen(of_method);
-    }
-  }
-  return text;
-}
-
-// What a message says besides: the rows to gather, where nobody said them, and the other way to
-// pass a weight that is a transposed view.
-struct Hints {
-  bool rows;
-  bool trans_weight;
-};
-
-// The status in the words of the plain level.
-Status InPlainWords(const Status& status, const char* method, const Hints& hints) {
-  if (status.ok()) return status;
-  const std::string begin = Concat(kOperation, ": ");
-  std::string text = status.message();
-  if (text.compare(0, begin.size(), begin) == 0) {
-    text = Concat(method, ": ", text.substr(begin.size()));
-  }
-  text = WithPlainWords(WithTensors(WithMethods(text), hints.trans_weight));
-  if (text.find(": weight is not contiguous: ") != std::string::npos) {
-    text += Concat(", or for weight.t() pass weight itself with trans_weight=",
-                   hints.trans_weight ? "False" : "True");
-  }
-  if (hints.rows && text.find(": gather_rows[") != std::string::npos) {
-    text.insert(std::min(text.find("; this communicator has ended"), text.size()),
-                ": where x has other rows on other ranks, pass gather_rows on all of them");
-  }
-  return Status(status.code(), text);
-}
-
 // Scratch memory that all products of this thread share, until one needs more; null where there is
 // not so much.
 void* Scratch(uint64_t bytes) {
@@ -134,12 +48,12 @@ void* Scratch(uint64_t bytes) {
 
 class ProductPlan : public PlainPlan {
  public:
-  ProductPlan(const char* method, const Hints& hints, std::unique_ptr<LinearParallel> product)
-      : PlainPlan(method, kOperation), hints_(hints), product_(std::move(product)) {}
+  ProductPlan(const char* method, std::unique_ptr<LinearParallel> product)
+      : PlainPlan(method, kOperation), product_(std::move(product)) {}
 
   Status Infer(const std::vector<TensorDesc>& inputs) {
     std::vector<TensorDesc> outputs;
-    COLLOPS_RETURN_IF_ERROR(InWords(product_->InferShape(inputs, &outputs)));
+    COLLOPS_RETURN_IF_ERROR(product_->InferShape(inputs, &outputs));
     const Shape& shape = outputs[0].shape;
     output_shape_.assign(shape.dims, shape.dims + shape.num_dims);
     return Ok();
@@ -172,20 +86,18 @@ class ProductPlan : public PlainPlan {
       status = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", bytes,
                      " bytes of workspace");
     }
-    if (status.ok()) return InWords(product_->Execute(pack_, memory, bytes, tensors.stream));
+    if (status.ok()) return product_->Execute(pack_, memory, bytes, tensors.stream);
     static_cast<void>(communicator->Refuse(method(), status));
     return status;
   }
 
  private:
-  Status InWords(const Status& status) const { return InPlainWords(status, method(), hints_); }
-
   // Only a call whose shapes are new is planned.
   Status Prepare(const PlainTensors& tensors, uint64_t* bytes) const {
     pack_.inputs.assign(1, tensors.x.view);
     for (const PlainTensor& tensor : tensors.others) pack_.inputs.push_back(tensor.view);
     pack_.outputs.assign(1, tensors.out.view);
-    return InWords(product_->GetWorkspaceSize(pack_, bytes));
+    return product_->GetWorkspaceSize(pack_, bytes);
   }
 
   Status InUse() const {
@@ -193,7 +105,6 @@ class ProductPlan : public PlainPlan {
                  ": another thread is inside this operation; one thread at a time");
   }
 
-  const Hints hints_;
   const std::unique_ptr<LinearParallel> product_;
   mutable std::mutex in_use_;
   mutable VariantPack pack_;  // kept, so that a call allocates nothing
@@ -257,13 +168,14 @@ Status PlanProduct(const ProductSpec& spec, const std::vector<TensorDesc>& input
   param.type = product->type;
   param.hasResidual = inputs.size() > 2;
   COLLOPS_RETURN_IF_ERROR(FillIn(spec, inputs[0].shape.num_dims, communicator->size(), &param));
-  const bool gathers =
-      param.type == P::ALL_GATHER_LINEAR || param.type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
-  auto operation = std::make_unique<LinearParallel>(param, "", spec.averages, !spec.scatter_rows);
-  operation->SpeakFor(product->method);
+  LinearSettings settings = param;
+  settings.averages = spec.averages;
+  settings.splits_unevenly = !spec.scatter_rows;
+  settings.asks_for_rows = !spec.gather_rows;
+  settings.voice.method = product->method;
+  auto operation = std::make_unique<LinearParallel>(settings);
   operation->Join(std::move(communicator));
-  const Hints hints = {gathers && !spec.gather_rows, spec.trans_weight};
-  auto made = std::make_shared<ProductPlan>(product->method, hints, std::move(operation));
+  auto made = std::make_shared<ProductPlan>(product->method, std::move(operation));
   COLLOPS_RETURN_IF_ERROR(made->Infer(inputs));
   *plan = std::move(made);
   return Ok();

@@ -8,36 +8,10 @@
 
 namespace collops {
 
-// Whether what the ranks computed is summed over a group.
-inline bool SumsPartials(const LinearPlan& plan) {
-  return plan.layout.scatter.ranks.size() > 1;
-}
-
-inline int64_t RowBytes(const LinearPlan& plan) {
-  return plan.layout.k * SizeOf(plan.dtype);
-}
-
 // Bytes of the float32 product of all rows and one strip of columns.
 inline int64_t TileBytes(const LinearPlan& plan) {
   return plan.layout.total_rows * plan.product->StripColumns(0) * int64_t{sizeof(float)};
 }
-
-// Places one piece of the workspace after the other.
-class Places {
- public:
-  explicit Places(int64_t alignment) : alignment_(alignment) {}
-  int64_t Take(int64_t bytes) {
-    const int64_t begin = end_;
-    end_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
-    return begin;
-  }
-  // The workspace may begin anywhere.
-  int64_t bytes() const { return end_ + alignment_; }
-
- private:
-  const int64_t alignment_;
-  int64_t end_ = 0;
-};
 
 // The places of what GatheredRows and LinearStrip need, the first of the plan.
 Places PlaceRows(LinearPlan* plan);

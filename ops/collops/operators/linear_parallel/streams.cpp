@@ -4,9 +4,6 @@
 #include <vector>
 
 #include "collops/operators/linear_parallel/engine.h"
-#include "collops/operators/linear_parallel/parts.h"
-#include "collops/operators/linear_parallel/product.h"
-#include "collops/operators/linear_parallel/schedule.h"
 
 namespace collops {
 namespace {
@@ -14,7 +11,7 @@ namespace {
 using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
-Status Accepts(const EnginePlace& place) {
+Status AcceptsStreams(const EnginePlace& place) {
   COLLOPS_CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,
                     " are not on a device");
   return Ok();
@@ -176,8 +173,6 @@ class StreamLinear {
     return Store(oldest.strip);
   }
 
-  bool gathers() const { return layout_.gather.ranks.size() > 1; }
-
   std::byte* gathered() const {
     if (run_.tensors.gathered != nullptr) return static_cast<std::byte*>(run_.tensors.gathered);
     return run_.workspace + schedule_.gathered;
@@ -185,11 +180,11 @@ class StreamLinear {
 
   // All rows, where they are multiplied from.
   const std::byte* rows() const {
-    return gathers() ? gathered() : static_cast<const std::byte*>(run_.tensors.x);
+    return Gathers(plan_) ? gathered() : static_cast<const std::byte*>(run_.tensors.x);
   }
 
   Status Gather() {
-    if (!gathers()) {
+    if (!Gathers(plan_)) {
       if (run_.tensors.gathered == nullptr) return Ok();
       return compute_.Copy(run_.tensors.gathered, run_.tensors.x,
                            layout_.total_rows * RowBytes(plan_), products_);
@@ -398,9 +393,9 @@ class StreamLinear {
   bool prepares_ = false;
 };
 
-Status Run(const LinearRun& run) {
-  COLLOPS_CHECK_ARG(run.stream != nullptr, ERROR_INVALID_STREAM,
-                    "LinearParallel: there is no stream: pass tensors of the device, or stream=");
+Status RunStreams(const LinearRun& run) {
+  COLLOPS_CHECK_ARG(run.stream != nullptr, ERROR_INVALID_STREAM, run.plan.called,
+                    ": there is no stream: pass tensors of the device, or stream=");
   // Those who disagree learn it before anything moves, if calls are compared.
   COLLOPS_RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
   GridParts parts;
@@ -421,6 +416,6 @@ Status Run(const LinearRun& run) {
 
 }  // namespace
 
-const Engine kStreams = {"streams", &Accepts, &PlanStreams, &Run};
+const Engine kStreams = {"streams", &AcceptsStreams, &PlanStreams, &RunStreams};
 
 }  // namespace collops

@@ -123,7 +123,7 @@ TEST(AnUpdateKeepsTheEngine) {
   EXPECT_EQ(CreateOperation(param, {"pipeline"}, &operation).message(), "");
   param.keepIntermediate = false;
   EXPECT_EQ(UpdateOperation(param, &operation).message(), "");
-  EXPECT_EQ(dynamic_cast<LinearParallel&>(*operation).engine(), "pipeline");
+  EXPECT_EQ(dynamic_cast<LinearParallel&>(*operation).settings().engine, "pipeline");
 }
 
 // Rank 1 of 2: x [40, 3], weight [5, 3]; outputs [80, 5] and the gathered x [80, 3].
@@ -143,13 +143,13 @@ TEST(AnEngineThatCannotRunIsRefusedByThePlan) {
   uint64_t bytes = 0;
   const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
   for (const char* name : {"local", "windows"}) {
-    LinearParallel operation(Gathering(), name);
+    LinearParallel operation({Gathering(), name});
     operation.Join(communicator);
     const Status status = operation.GetWorkspaceSize(call.pack, &bytes);
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
     EXPECT_CONTAINS(status.message(), std::string("LinearParallel: engine \"") + name);
   }
-  LinearParallel pipeline(Gathering(), "pipeline");
+  LinearParallel pipeline({Gathering(), "pipeline"});
   pipeline.Join(communicator);
   EXPECT_EQ(pipeline.GetWorkspaceSize(call.pack, &bytes).message(), "");
 }

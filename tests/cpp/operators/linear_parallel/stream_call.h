@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "collops/operators/linear_parallel/schedule.h"
+#include "collops/operators/linear_parallel/engine.h"
 #include "operators/linear_parallel/linear_call.h"
 #include "operators/linear_parallel/stream_communicator.h"
 
