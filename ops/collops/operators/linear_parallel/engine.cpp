@@ -17,19 +17,20 @@ const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
 constexpr const char* kMethods[] = {"matmul_all_reduce", "matmul_reduce_scatter",
                                     "all_gather_matmul", "type 3",
                                     "all_gather_matmul_reduce_scatter"};
-constexpr std::array<TermWords, 7> PlainWords(const char* weight_dim, const char* rows_advice) {
+constexpr std::array<TermWords, 8> PlainWords(const char* weight_dim, const char* rows_advice) {
   return {{{"type", "the call is", "", "", kMethods, std::size(kMethods)},
            {"k", "x has k =", " columns"},
            {"n", "weight has n =", weight_dim},
            {"agDim", "ag_dim is"},
            {"rsDim", "rs_dim is"},
            {"innerDimIsAg", "inner_dim_is_ag is"},
-           {"gatherRows", "gather_rows", "", rows_advice}}};
+           {"gatherRows", "gather_rows", "", rows_advice},
+           {"scatterRows", "scatter_rows"}}};
 }
 // By trans_weight, and by whether the rows to gather are advised.
 constexpr const char* kRowsAdvice =
     ": where x has other rows on other ranks, pass gather_rows on all of them";
-constexpr std::array<TermWords, 7> kPlainWords[2][2] = {
+constexpr std::array<TermWords, 8> kPlainWords[2][2] = {
     {PlainWords(" columns", ""), PlainWords(" columns", kRowsAdvice)},
     {PlainWords(" rows", ""), PlainWords(" rows", kRowsAdvice)}};
 
@@ -125,7 +126,7 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
       .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
   const char* const method = settings.voice.method;
   if (method == nullptr) return;
-  const std::array<TermWords, 7>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
+  const std::array<TermWords, 8>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
   agreement->InPlainWords(method, 1, words.data(), static_cast<int>(words.size()));
 }
 

@@ -19,12 +19,12 @@ using P = LinearParallelParam;
 
 constexpr const char* kOperation = "LinearParallel";  // by which the ranks know the call
 
-struct Product {
+struct ProductMethod {
   const char* method;
   P::ParallelType type;
 };
 
-constexpr Product kProducts[] = {
+constexpr ProductMethod kProducts[] = {
     {"matmul_all_reduce", P::LINEAR_ALL_REDUCE},
     {"matmul_reduce_scatter", P::LINEAR_REDUCE_SCATTER},
     {"all_gather_matmul", P::ALL_GATHER_LINEAR},
@@ -161,7 +161,7 @@ Status PlanProduct(const ProductSpec& spec, const std::vector<TensorDesc>& input
   COLLOPS_RETURN_IF_ERROR(Registry::Instance().FromHandle(communicator.get(), &live));
   const auto* const product =
       std::find_if(std::begin(kProducts), std::end(kProducts),
-                   [&spec](const Product& row) { return spec.method == row.method; });
+                   [&spec](const ProductMethod& row) { return spec.method == row.method; });
   COLLOPS_CHECK_ARG(product != std::end(kProducts), ERROR_INVALID_PARAM, spec.method,
                     ": no such product");
   P param;
