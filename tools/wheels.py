@@ -142,7 +142,7 @@ def check_names(wheel: Path, machine: str) -> None:
     names = [name for name in every if name.endswith(".so")]
     if not names or any(f"-{machine}-" not in name for name in names):
         raise SystemExit(f"collops: {wheel.name}: not the name of an extension there: {names}")
-    if KERNELS.exists() and f"collops/{KERNELS.name}" not in every:
+    if gpu.KERNELS.exists() and f"collops/{gpu.KERNELS.name}" not in every:
         raise SystemExit(f"collops: {wheel.name}: no GPU kernels")
 
 

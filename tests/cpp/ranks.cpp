@@ -17,10 +17,9 @@ collops::JobIdentity FreshJob() {
           "the test"};
 }
 
-std::shared_ptr<collops::Communicator> Make(
-    const collops::JobIdentity& job, int rank, int rank_size,
-    double timeout_s, collops::CommMode mode,
-    const collops::Tuning& tuning) {
+std::shared_ptr<collops::Communicator> Make(const collops::JobIdentity& job, int rank,
+                                            int rank_size, double timeout_s, collops::CommMode mode,
+                                            const collops::Tuning& tuning) {
   collops::CommunicatorSpec spec;
   spec.comm_mode = mode;
   spec.backend = "shm";
@@ -82,7 +81,7 @@ Ended Wait(pid_t pid, double timeout_s) {
 }
 
 void Run(int rank_size, const std::function<void(int, collops::Communicator&)>& body,
-                double timeout_s) {
+         double timeout_s) {
   const collops::JobIdentity job = FreshJob();
   std::vector<pid_t> pids;
   for (int rank = 0; rank < rank_size; ++rank) {
@@ -98,8 +97,7 @@ void Run(int rank_size, const std::function<void(int, collops::Communicator&)>& 
   }
 }
 
-void RunThreads(int rank_size,
-                       const std::function<void(int, collops::Communicator&)>& body) {
+void RunThreads(int rank_size, const std::function<void(int, collops::Communicator&)>& body) {
   const collops::JobIdentity job = FreshJob();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < rank_size; ++rank) {

@@ -26,10 +26,10 @@ namespace ranks {
 // A job that no other test, and no other run of this test, can meet.
 collops::JobIdentity FreshJob();
 
-std::shared_ptr<collops::Communicator> Make(
-    const collops::JobIdentity& job, int rank, int rank_size,
-    double timeout_s = check::Patience(20.0), collops::CommMode mode = collops::COMM_MULTI_PROCESS,
-    const collops::Tuning& tuning = {});
+std::shared_ptr<collops::Communicator> Make(const collops::JobIdentity& job, int rank,
+                                            int rank_size, double timeout_s = check::Patience(20.0),
+                                            collops::CommMode mode = collops::COMM_MULTI_PROCESS,
+                                            const collops::Tuning& tuning = {});
 
 // An event that one process signals to another: a byte in a pipe. A wait for what does not come
 // ends before the time limit of a test program, so that its place is known.

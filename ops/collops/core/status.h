@@ -83,12 +83,12 @@ inline Status Ok() {
 // hexadecimal. Lives as long as the expression that builds the message.
 class MessagePart {
  public:
-  MessagePart(std::string_view text) : text_(text) {}      // NOLINT: parts are written as they are
-  MessagePart(const std::string& text) : text_(text) {}    // NOLINT
-  MessagePart(const char* text) : text_(text) {}           // NOLINT
+  MessagePart(std::string_view text) : text_(text) {}    // NOLINT: parts are written as they are
+  MessagePart(const std::string& text) : text_(text) {}  // NOLINT
+  MessagePart(const char* text) : text_(text) {}         // NOLINT
   MessagePart(char letter) : text_(digits_, 1), digits_{letter} {}  // NOLINT
-  MessagePart(double number);                              // NOLINT
-  MessagePart(const void* address);                        // NOLINT
+  MessagePart(double number);                                       // NOLINT
+  MessagePart(const void* address);                                 // NOLINT
   template <typename Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
   MessagePart(Integer number) {  // NOLINT
     if constexpr (std::is_signed_v<Integer>) {
@@ -97,7 +97,8 @@ class MessagePart {
       SetUnsigned(number);
     }
   }
-  template <typename Enum, std::enable_if_t<std::is_convertible_v<Enum, int> && std::is_enum_v<Enum>, int> = 0>
+  template <typename Enum,
+            std::enable_if_t<std::is_convertible_v<Enum, int> && std::is_enum_v<Enum>, int> = 0>
   MessagePart(Enum value) : MessagePart(static_cast<int>(value)) {}  // NOLINT
   MessagePart(const MessagePart&) = delete;
   MessagePart& operator=(const MessagePart&) = delete;

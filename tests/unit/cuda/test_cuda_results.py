@@ -135,8 +135,11 @@ def test_what_would_be_copied_is_refused(comm: Any) -> None:
 
 def test_blocks_of_a_list_are_of_one_library(cupy: Any) -> None:
     def work(rank: int) -> None:
-        with collops.init() as comm, pytest.raises(
-            collops.Error, match=r"x\[1\] must be CuPy's float32 as x\[0\], got numpy's"
+        with (
+            collops.init() as comm,
+            pytest.raises(
+                collops.Error, match=r"x\[1\] must be CuPy's float32 as x\[0\], got numpy's"
+            ),
         ):
             comm.reduce_scatterv([CupyArray((2,)), np.zeros(2, np.float32)])
 

@@ -21,8 +21,12 @@ BACKENDS = "ops/collops/comm/backends"
 MADE_OF = {"shm": ("ucx",)}
 BACKEND_TABLE = f"{BACKENDS}/backend_table.cpp"
 CONTROL = "ops/collops/comm/control/"
-NOT_FOR_CONTROL = (
-    r"ops/collops/comm/(backends/|((backend_)?communicator|call|call_scope|registry)\.h|(call_)?window|fused_call)"
+NOT_FOR_CONTROL = "|".join(
+    (
+        r"ops/collops/comm/backends/",
+        r"ops/collops/comm/((backend_)?communicator|call|call_scope|registry)\.h",
+        r"ops/collops/comm/((call_)?window|fused_call)",
+    )
 )
 TORCH_FOLDER = "python/collops/torch/"
 # torch is also what the benchmarks compare with.

@@ -76,7 +76,7 @@ def test_a_program_may_have_the_same_names(core_prefix: Path, tmp_path: Path) ->
 
 
 def test_what_is_installed_has_no_debug_information(tmp_path: Path) -> None:
-    """It would be 20 times as large; who wants it asks for it. A stand-in for the core is enough."""
+    """It would be 20 times as large; who wants it asks for it. A stand-in for the core will do."""
     (tmp_path / "core.cpp").write_text("int core() { return 0; }\n")
     cmake = (
         "cmake_minimum_required(VERSION 3.22)\nproject(collops VERSION 1.0 LANGUAGES CXX)\n"
