@@ -16,12 +16,13 @@
 
 namespace stream_communicator {
 
+using collops::BackendCommunicator;
 using collops::Communicator;
-using collops::CommunicatorSpec;
 using collops::Error;
 using collops::KeepAlive;
 using collops::Ok;
 using collops::Status;
+using collops::control::GroupSpec;
 using stream_queues::Queues;
 
 using Inputs = std::vector<std::vector<std::byte>>;
@@ -108,7 +109,7 @@ struct Place {
 
 class StreamCommunicator : public BackendCommunicator {
  public:
-  explicit StreamCommunicator(const CommunicatorSpec& spec)
+  explicit StreamCommunicator(const GroupSpec& spec)
       : BackendCommunicator(std::make_shared<collops::control::Control>(spec)),
         place_(*std::static_pointer_cast<Place>(spec.engine_part)) {}
   ~StreamCommunicator() override { Close("it closed its communicator"); }
@@ -197,7 +198,7 @@ inline std::shared_ptr<Communicator> Make(World* world, int rank) {
   static int number = 0;
   std::vector<int> all;
   for (size_t r = 0; r < world->devices.size(); ++r) all.push_back(static_cast<int>(r));
-  CommunicatorSpec spec;
+  GroupSpec spec;
   spec.backend = "fake";
   // The ranks' subgroups are in one registry.
   spec.comm_domain = collops::Concat("streams ", number++);
@@ -218,7 +219,7 @@ namespace collops {
 const std::vector<Backend>& BackendTable() {
   static const std::vector<Backend> table = {
       {"fake", [] { return Ok(); },
-       [](const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+       [](const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
          *communicator = std::make_shared<stream_communicator::StreamCommunicator>(spec);
          return Ok();
        },
