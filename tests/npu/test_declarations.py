@@ -35,7 +35,7 @@ def changed_ops(folder: Path, right: str, wrong: str) -> Path:
     for header in ("dtype.h", "status.h"):
         shutil.copy(OPS / "collops" / "core" / header, folder / "collops" / "core")
     shutil.copytree(OPS / BACKEND, folder / BACKEND)
-    paths = [path for path in folder.rglob("api.*") if right in path.read_text()]
+    paths = [path for path in folder.rglob("library.*") if right in path.read_text()]
     assert len(paths) == 1, right
     text = paths[0].read_text()
     assert text.count(right) == 1
