@@ -93,5 +93,5 @@ def test_a_workspace_elsewhere_is_refused() -> None:
 
 
 def test_the_plain_level_knows_torch_itself_only() -> None:
-    with collops.init(0, 1) as comm, pytest.raises(collops.Error, match="got Tensor"):
+    with collops.init(0, 1) as comm, pytest.raises(collops.Error, match="not for Tensor"):
         comm.all_gatherv(Tensor(np.zeros(2), "npu", 0))
