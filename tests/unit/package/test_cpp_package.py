@@ -128,7 +128,7 @@ def shared_prefix(core_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("shared")
     launcher = Path(__file__).with_name("compiled_here.sh")
     options = ["-DBUILD_SHARED_LIBS=ON", "-DCMAKE_BUILD_TYPE=Release", "-DCOLLOPS_GPU_KERNELS=OFF"]
-    options += [f"-DPython_EXECUTABLE={sys.executable}"]
+    options += ["-DCOLLOPS_UNITY=ON", f"-DPython_EXECUTABLE={sys.executable}"]
     options += [f"-DCMAKE_CXX_COMPILER_LAUNCHER=sh;{launcher};{BUILD}"]
     options += ["-GNinja"] if shutil.which("ninja") else []
     said = run("cmake", "-S", ROOT, "-B", folder / "build", *options)

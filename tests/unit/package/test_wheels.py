@@ -49,7 +49,7 @@ def test_an_environment_with_a_compiler_is_refused(tmp_path: Path) -> None:
 def test_an_extension_named_for_another_machine_is_refused(
     names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wheels, "KERNELS", tmp_path / "collops_kernels.fatbin")
+    monkeypatch.setattr(wheels.gpu, "KERNELS", tmp_path / "collops_kernels.fatbin")
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as files:
         for name in names:
@@ -58,7 +58,7 @@ def test_an_extension_named_for_another_machine_is_refused(
         wheels.check_names(wheel, "aarch64")
     if names[0].endswith(".so"):
         wheels.check_names(wheel, "x86_64")
-        wheels.KERNELS.touch()
+        wheels.gpu.KERNELS.touch()
         with pytest.raises(SystemExit, match="a.whl: no GPU kernels"):
             wheels.check_names(wheel, "x86_64")
 
