@@ -33,7 +33,7 @@ std::string AsList(const Rows& sizes) {
 void ReadShape(Operand* operand) {
   const Shape& shape = operand->tensor.view.desc.shape;
   const bool is_whole = shape.num_dims <= kMaxDims && operand->problem.ok();
-  if (is_whole || operand->library == Operand::kOther) {
+  if (is_whole || operand->made_by == Operand::kOther) {
     operand->sizes.assign(shape.dims, shape.dims + std::min(shape.num_dims, kMaxDims));
     return;
   }
@@ -67,14 +67,14 @@ void ReadTensor(const OperandName& name, Operand* operand, CallStream* stream) {
   const TensorName words{name.method, name.label.c_str(), -1, nullptr};
   operand->problem = ToTensor(operand->object, words, &operand->tensor, stream);
   const bool may_be_copied =
-      operand->library == Operand::kTorch && operand->tensor.view.desc.dtype != DType::kUndefined;
+      operand->made_by == Operand::kTorch && operand->tensor.view.desc.dtype != DType::kUndefined;
   if (!may_be_copied) ThrowIfError(operand->problem);
   ReadShape(operand);
 }
 
 // A tensor of a GPU that is of none of the three libraries.
 void ReadOther(const OperandName& name, Operand* operand, CallStream* stream) {
-  operand->library = Operand::kOther;
+  operand->made_by = Operand::kOther;
   ReadTensor(name, operand, stream);
   const TensorView& view = operand->tensor.view;
   if (view.desc.shape.num_dims > kMaxDims) {
@@ -99,10 +99,10 @@ ElementName DescribeElement(const OperandName& name, const Operand& x, const py:
   element.bytes = dtype.attr("itemsize").cast<int64_t>();
   element.name = py::str(dtype);  // contains the fields of a structured type, and byte orders
   const std::string torch = "torch.";
-  if (x.library == Operand::kTorch && element.name.compare(0, torch.size(), torch) == 0) {
+  if (x.made_by == Operand::kTorch && element.name.compare(0, torch.size(), torch) == 0) {
     element.name.erase(0, torch.size());
   }
-  if (x.library != Operand::kTorch && dtype.attr("hasobject").cast<bool>()) {
+  if (x.made_by != Operand::kTorch && dtype.attr("hasobject").cast<bool>()) {
     ThrowIfError(Error(ERROR_INVALID_TENSOR_INI_MATCH, name.text(), ": elements of type ",
                        element.name, " are references and cannot be sent"));
   }
@@ -167,7 +167,7 @@ std::vector<py::object> TensorsOf(const char* method, const py::object& list) {
 Operand ReadInput(const OperandName& name, const py::object& value, CallStream* stream) {
   Operand operand;
   operand.object = value;
-  if (!FindLibrary(value, &operand.library)) {
+  if (!FindLibrary(value, &operand.made_by)) {
     if (IsOnCuda(value)) {
       ReadOther(name, &operand, stream);
       return operand;
@@ -181,7 +181,7 @@ Operand ReadInput(const OperandName& name, const py::object& value, CallStream* 
 Operand ReadOutput(const OperandName& name, const py::object& value, CallStream* stream) {
   Operand operand;
   operand.object = value;
-  if (FindLibrary(value, &operand.library)) {
+  if (FindLibrary(value, &operand.made_by)) {
     ReadTensor(name, &operand, stream);
   } else if (IsOnCuda(value)) {
     ReadOther(name, &operand, stream);
@@ -226,7 +226,7 @@ void CheckSameElements(const char* method, const Operand& x, const Operand& out)
 }
 
 py::object MakeLike(const char* method, const Operand& like, const Rows& shape) {
-  if (like.library == Operand::kNumpy) {
+  if (like.made_by == Operand::kNumpy) {
     try {
       return py::array(like.object.cast<py::array>().dtype(), shape);
     } catch (py::error_already_set& error) {
@@ -237,9 +237,9 @@ py::object MakeLike(const char* method, const Operand& like, const Rows& shape) 
 }
 
 py::object MakeResult(const char* method, const Operand& like, PlainCalls::Kept* kept) {
-  if (like.library == Operand::kNumpy) return MakeLike(method, like, kept->result);
+  if (like.made_by == Operand::kNumpy) return MakeLike(method, like, kept->result);
   if (kept->beside == nullptr) kept->beside = DestroyedWithGil(std::make_unique<Makers>());
-  py::object& make = static_cast<Makers*>(kept->beside.get())->of[like.library];
+  py::object& make = static_cast<Makers*>(kept->beside.get())->of[like.made_by];
   if (make) {
     PyObject* const made = PyObject_CallNoArgs(py::object(make).ptr());
     if (made != nullptr) return py::reinterpret_steal<py::object>(made);
@@ -262,12 +262,12 @@ void RefuseCopy(const OperandName& name, const Operand& tensor) {
 
 Operand InOrder(const OperandName& name, const Operand& x, CallStream* stream) {
   if (x.tensor.view.contiguous) return x;
-  if (x.library == Operand::kOther) RefuseCopy(name, x);
+  if (x.made_by == Operand::kOther) RefuseCopy(name, x);
   Operand copy;
-  copy.library = x.library;
-  if (x.library == Operand::kNumpy) {
+  copy.made_by = x.made_by;
+  if (x.made_by == Operand::kNumpy) {
     copy.object = x.object.attr("copy")("C");
-  } else if (x.library == Operand::kTorch) {
+  } else if (x.made_by == Operand::kTorch) {
     copy.object = x.object.attr("contiguous")();
   } else {
     copy.object = Imported("collops.cuda_memory", "contiguous_of_cupy")(x.object);
@@ -279,9 +279,9 @@ Operand InOrder(const OperandName& name, const Operand& x, CallStream* stream) {
 Operand StagingFor(const OperandName& name, const Operand& out, CallStream* stream) {
   ThrowIfError(out.problem);
   ThrowIfError(CheckWritable(out.tensor, name.method, name.label.c_str()));
-  if (out.library == Operand::kOther) RefuseCopy(name, out);
+  if (out.made_by == Operand::kOther) RefuseCopy(name, out);
   Operand staging;
-  staging.library = out.library;
+  staging.made_by = out.made_by;
   staging.object = MakeLike(name.method, out, {out.tensor.numel});
   ReadTensor(name, &staging, stream);
   return staging;

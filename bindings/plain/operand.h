@@ -16,7 +16,7 @@ struct Operand {
   enum Library { kNumpy, kTorch, kCupy, kOther };
 
   pybind11::object object;
-  Library library = kNumpy;
+  Library made_by = kNumpy;
   Tensor tensor;
   Rows sizes;      // of all dims
   Status problem;  // why the core cannot use a tensor of torch as it is; a copy of it may do

@@ -59,7 +59,7 @@ std::string RowsInWords(const Operand& x) {
     const auto module = py::module_::import("collops.collectives.told_rows");
     return module.attr("describe")(x.object, Name(x.tensor.view.desc.dtype), row);
   };
-  if (x.library == Operand::kOther) return py::str(describe());
+  if (x.made_by == Operand::kOther) return py::str(describe());
   const py::tuple key = py::make_tuple(py::type::of(x.object), x.object.attr("dtype"), row);
   return py::str(Known(known, key, describe));
 }

@@ -11,20 +11,20 @@ namespace {
 namespace py = pybind11;
 
 std::string LibraryOf(const Operand& x) {
-  if (x.library == Operand::kOther) return ToString(x.tensor.view.device);
-  return x.library == Operand::kTorch ? "torch" : x.library == Operand::kCupy ? "CuPy" : "numpy";
+  if (x.made_by == Operand::kOther) return ToString(x.tensor.view.device);
+  return x.made_by == Operand::kTorch ? "torch" : x.made_by == Operand::kCupy ? "CuPy" : "numpy";
 }
 
 std::string KindOf(const Operand& x) {
-  const std::string dtype = x.library == Operand::kOther ? Name(x.tensor.view.desc.dtype)
+  const std::string dtype = x.made_by == Operand::kOther ? Name(x.tensor.view.desc.dtype)
                                                          : py::str(x.object.attr("dtype"));
-  return x.library == Operand::kTorch ? dtype : Concat(LibraryOf(x), "'s ", dtype);
+  return x.made_by == Operand::kTorch ? dtype : Concat(LibraryOf(x), "'s ", dtype);
 }
 
 // Blocks may differ in `dim` alone.
 void CheckBlock(const char* method, const Operand& first, const Operand& block, size_t i, int dim) {
-  const bool is_like = block.library == first.library &&
-                       (first.library == Operand::kOther
+  const bool is_like = block.made_by == first.made_by &&
+                       (first.made_by == Operand::kOther
                             ? KindOf(block) == KindOf(first)
                             : block.object.attr("dtype").equal(first.object.attr("dtype")));
   if (!is_like) {
@@ -150,7 +150,7 @@ Operand PlainLevel::JoinBlocks(PlainCall* call, const py::object& x, const py::o
     rows.push_back(block.sizes[along]);
     parts.push_back(block.object);
   }
-  if (first.library == Operand::kOther) RefuseCopy({name, "x"}, first);
+  if (first.made_by == Operand::kOther) RefuseCopy({name, "x"}, first);
   call->x.sizes[along] = SumOf(rows);
   call->sizes = std::move(rows);
   int64_t elements = 1;
@@ -168,7 +168,7 @@ Operand PlainLevel::ScatterSource(const PlainCall& call, const Operand& x,
                                   const PlainCalls::Kept& kept, CallStream* stream) const {
   const bool is_ready = IsInOrder(call.x, communicator().size()) && x.tensor.view.contiguous;
   if (call.x.dim == 0 || is_ready) return x;
-  if (x.library == Operand::kOther) RefuseCopy({call.name(), "x"}, x);
+  if (x.made_by == Operand::kOther) RefuseCopy({call.name(), "x"}, x);
   const py::object packed = MakeLike(call.name(), x, {x.tensor.numel});
   PackBlocks(BlocksOf(x.object, kept.rows, call.x.dim), packed);
   Operand source = ReadInput({call.name(), "x"}, packed, stream);
