@@ -22,7 +22,6 @@ struct FusedCallSpec;
 struct StartedCall;
 
 namespace kernels {
-class Compute;
 class StreamCompute;
 }  // namespace kernels
 
@@ -58,8 +57,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The device of the tensors of its calls; index -1: any device of that kind.
   virtual Device device() const { return Device(); }
 
-  // Products and sums on the CPU; null: its tensors are on a device.
-  virtual const kernels::Compute* compute() const { return nullptr; }
   // Products and sums on the streams of a device; null: there is none, or none that has them.
   virtual kernels::StreamCompute* stream_compute() { return nullptr; }
 

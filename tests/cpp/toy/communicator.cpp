@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "collops/comm/control/control.h"
-#include "collops/kernels/compute.h"
 #include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"
 
@@ -67,10 +66,6 @@ void ZeroGaps(const Range* gaps, int64_t num_gaps, std::byte* output, int64_t el
 }
 
 }  // namespace
-
-const kernels::Compute* ToyCommunicator::compute() const {
-  return kernels::CpuCompute();
-}
 
 Status ToyCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
   COLLOPS_CHECK_ARG(primitive != Primitive::kReduce || kernels::CanReduce(dtype, op),

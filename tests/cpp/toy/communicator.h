@@ -16,7 +16,6 @@ class ToyCommunicator : public collops::BackendCommunicator {
       : BackendCommunicator(std::move(control)) {}
   ~ToyCommunicator() override { Close("it closed its communicator"); }
 
-  const collops::kernels::Compute* compute() const override;
   collops::Status Supports(collops::Primitive primitive, collops::DType dtype,
                            collops::ReduceOp op) const override;
   collops::Status AllocateWindow(int64_t bytes, std::shared_ptr<collops::Window>* window) override;

@@ -47,17 +47,15 @@ std::byte* Aligned(void* workspace, int64_t alignment) {
 }
 
 Status FindPart(const char* name, const RowGroup& group, int other_index, const LinearRun& run,
-                std::shared_ptr<Communicator>* owned, Communicator** part) {
-  *part = run.communicator;
+                std::shared_ptr<Communicator>* part) {
+  *part = run.communicator->shared_from_this();
   const int size = static_cast<int>(group.ranks.size());
   if (size == run.communicator->size() || size == 1) return Ok();
   std::string grid = name;  // with its type
   for (const char* term : {"type", "agDim", "rsDim", "innerDimIsAg"}) {
     grid += Concat(" ", run.agreement.Value(term));
   }
-  COLLOPS_RETURN_IF_ERROR(run.communicator->KeptSplit(grid, other_index, group.ranks, owned));
-  *part = owned->get();
-  return Ok();
+  return run.communicator->KeptSplit(grid, other_index, group.ranks, part);
 }
 
 }  // namespace
@@ -139,8 +137,8 @@ Status CheckOnCpu(const EnginePlace& place) {
 
 Status PlanLinear(LinearPlan* plan) {
   const LinearLayout& layout = plan->layout;
-  if (plan->compute != nullptr) {
-    plan->product = plan->compute->Plan(plan->dtype, layout.k, layout.n, layout.trans_weight);
+  if (plan->stream_compute == nullptr) {
+    plan->gemm = kernels::PlanGemm(plan->dtype, layout.k, layout.n, layout.trans_weight);
   }
   return plan->engine->plan(plan);
 }
@@ -148,7 +146,7 @@ Status PlanLinear(LinearPlan* plan) {
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
                  void* workspace, Communicator* communicator, void* stream, KeepAlive keep) {
   const int64_t alignment =
-      plan.compute != nullptr ? plan.compute->alignment() : plan.stream_compute->alignment();
+      plan.stream_compute == nullptr ? kernels::kGemmAlignment : plan.stream_compute->alignment();
   return plan.engine->run({plan, tensors, agreement, Aligned(workspace, alignment), communicator,
                            stream, std::move(keep)});
 }
@@ -156,9 +154,8 @@ Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agr
 Status FindParts(const LinearRun& run, GridParts* parts) {
   const RowGroup& gather = run.plan.layout.gather;
   const RowGroup& scatter = run.plan.layout.scatter;
-  COLLOPS_RETURN_IF_ERROR(
-      FindPart("gather", gather, scatter.index, run, &parts->owned_gather, &parts->gather));
-  return FindPart("scatter", scatter, gather.index, run, &parts->owned_scatter, &parts->scatter);
+  COLLOPS_RETURN_IF_ERROR(FindPart("gather", gather, scatter.index, run, &parts->gather));
+  return FindPart("scatter", scatter, gather.index, run, &parts->scatter);
 }
 
 Status InGroup(const LinearPlan& plan, const std::vector<int>& ranks, const Status& status) {

@@ -9,7 +9,7 @@
 
 #include "collops/comm/communicator.h"
 #include "collops/core/status.h"
-#include "collops/kernels/compute.h"
+#include "collops/kernels/gemm/gemm.h"
 #include "collops/kernels/stream_compute.h"
 #include "collops/operators/framework/collective_operation.h"
 #include "collops/operators/linear_parallel/layout.h"
@@ -33,16 +33,16 @@ struct LinearMemory {
   int64_t tile_bytes = 0;  // kWindows: shared memory for all of them
 };
 
-// Some rows of every member, gathered by one AllGatherV to where they belong among all rows. In
-// elements. Where there is nothing to gather, one chunk without elements is left, with which a
-// backend compares the calls.
+// Some rows of every member, gathered by one AllGatherV: on a device to where they belong among all
+// rows, on the CPU one member's behind the other's. In elements. Where there is nothing to gather,
+// one chunk without elements is left, with which a backend compares the calls.
 struct GatherChunk {
   int64_t row = 0;  // of each member
   std::vector<int64_t> counts;
   std::vector<int64_t> displs;
 };
 
-// Rows that one product of the first strip takes, once they are there.
+// Rows that one product takes, once they are there.
 struct RowPiece {
   static constexpr int kInX = -1;  // this rank's own rows, which need no other rank
 
@@ -59,24 +59,42 @@ struct ColumnStrip {
   std::vector<int64_t> displs;
 };
 
-// What kStreams does for one plan, and where its scratch memory lies in the workspace. The cuts are
-// equal on all ranks of a group, but for the pieces, which are one rank's. A tile holds the float32
-// products of a strip, `slots` this rank's part of their sum; there are two of each, so that a
-// strip is multiplied while the one before is summed. No strip is wider than the first.
-struct StreamSchedule {
+struct LinearStep {
+  enum Kind {
+    kGather,         // of the piece's chunk
+    kConvertWeight,  // to float32
+    kMultiply,       // the piece's rows by a strip of the weight
+    kSum,            // a strip's products, over the ranks of the scatter group
+    kStore,          // a strip, summed or as it was multiplied, into the output
+  };
+  Kind kind = kGather;
+  int64_t strip = 0;
+  RowPiece piece = {};
+};
+
+// What kLocal, kPipeline and kStreams do for one plan: the steps in the order in which they begin.
+// The CPU does one after the other; a device has collectives on one stream and the rest on another,
+// where a product waits for its chunk, a sum for its strip's products and a store for its sum. The
+// cuts are equal on all ranks of a group, but for the pieces, which are one rank's. A tile holds
+// the float32 products of a strip, `slots` this rank's part of their sum; there are two of each
+// unless all is done in turn, so that a strip is multiplied while the one before is summed. No
+// strip is wider than the first.
+struct LinearSchedule {
   static constexpr int kSlots = 2;
 
-  // One collective or product after the other on the caller's stream, in pieces as long as memory
-  // allows, and so only one slot.
+  // One collective or product after the other, in pieces as long as memory allows.
   bool in_turn = false;
   int num_slots() const { return in_turn ? 1 : kSlots; }
 
   std::vector<GatherChunk> gathers;
-  std::vector<RowPiece> pieces;
+  std::vector<RowPiece> pieces;  // of the first strip
   std::vector<ColumnStrip> strips;
+  std::vector<LinearStep> steps;
+  bool sums = false;  // over the ranks of the scatter group
+
+  // The rest is a device's, with places in the workspace.
   bool overlaps = false;     // collectives and products run at the same time, on two streams
-  bool sums = false;         // over the ranks of the scatter group
-  bool all_reduces = false;  // and every one of them gets all rows
+  bool all_reduces = false;  // every rank gets all rows of the sums
   bool has_tiles = false;    // else products go right into the output
   bool converts = false;     // operands become float32, because products of their type do not
 
@@ -88,6 +106,11 @@ struct StreamSchedule {
   int64_t sum_scratch = 0;  // of the reductions, which run one after the other
   int64_t scratch = 0;      // of the products
   int64_t scratch_bytes = 0;
+
+  // Between these two all strips are as wide as the first of them.
+  bool IsLikeAnother(const LinearStep& step) const {
+    return step.strip > 1 && step.strip + 1 < static_cast<int64_t>(strips.size());
+  }
 };
 
 // One planned call.
@@ -97,12 +120,11 @@ struct LinearPlan : PlanDetails {
   int rank_size = 0;
   DType dtype = DType::kUndefined;
   float divisor = 1.0F;  // of the sums: the ranks that add up where an average is wanted
-  const kernels::Compute* compute = nullptr;  // null on a device, which has stream_compute
-  std::shared_ptr<const kernels::Product> product;
-  kernels::StreamCompute* stream_compute = nullptr;
-  const Communicator* communicator = nullptr;      // of all ranks; set where stream_compute is
-  std::shared_ptr<const StreamSchedule> schedule;  // kStreams
-  std::shared_ptr<const StreamSchedule> in_turn;   // kStreams: the same if nothing overlaps there
+  kernels::StreamCompute* stream_compute = nullptr;  // null on the CPU
+  kernels::GemmPlan gemm = {};                       // on the CPU
+  const Communicator* communicator = nullptr;        // of all ranks; set where stream_compute is
+  std::shared_ptr<const LinearSchedule> schedule;    // not of kWindows
+  std::shared_ptr<const LinearSchedule> in_turn;     // kStreams: the same if nothing overlaps there
   bool has_residual = false;
   bool returns_gathered = false;
   const Engine* engine = nullptr;
@@ -147,8 +169,9 @@ class Places {
 // The tensors of one call.
 struct LinearTensors {
   const void* x = nullptr;
-  kernels::ProductWeight weight;
-  const void* residual = nullptr;  // [n], or null
+  const void* weight = nullptr;         // [n, k], or [k, n] without trans_weight
+  const void* packed_weight = nullptr;  // by PackWeight() (product.h), or null
+  const void* residual = nullptr;       // [n], or null
   void* output = nullptr;
   void* gathered = nullptr;  // the gathered x is wanted here, or null
 };
@@ -218,7 +241,7 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
 // wait for each other. The plan outlives the agreement.
 void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agreement* agreement);
 
-// Plans memory and product of a call whose layout, rank_size, dtype, compute and engine are
+// Plans memory and product of a call whose layout, rank_size, dtype, stream_compute and engine are
 // set.
 Status PlanLinear(LinearPlan* plan);
 
@@ -230,10 +253,8 @@ Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agr
 // The communicators of the group that a rank gathers from and of the group that it scatters to, for
 // engines made of collectives. All operations on such a grid share them.
 struct GridParts {
-  std::shared_ptr<Communicator> owned_gather;
-  std::shared_ptr<Communicator> owned_scatter;
-  Communicator* gather = nullptr;
-  Communicator* scatter = nullptr;
+  std::shared_ptr<Communicator> gather;
+  std::shared_ptr<Communicator> scatter;
 };
 
 // Finds them, or makes them in the first call, which waits for all ranks. A group of all ranks has
@@ -247,8 +268,12 @@ Status InGroup(const LinearPlan& plan, const std::vector<int>& ranks, const Stat
 // groups hear of it there.
 Status FailInParts(const LinearRun& run, const Status& status);
 
-// Sets the plan's schedules and memory. An error if the device has no such products.
-Status PlanStreams(LinearPlan* plan);
+// The CPU's schedule, for chunks of rows that can be packed and the strips of its product.
+std::shared_ptr<const LinearSchedule> CutForCpu(const LinearPlan& plan);
+// A device's, without steps and memory.
+std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_turn);
+// The steps of what was cut.
+void MakeSteps(const LinearPlan& plan, LinearSchedule* schedule);
 
 // What a call takes where ranks share a device, by a model of bytes, launches and multiprocessors.
 // It knows what the ranks have agreed on and told each other only, so it is equal on all of them.
@@ -260,6 +285,6 @@ struct StreamTimes {
 StreamTimes ModelTimes(const LinearPlan& plan, const DeviceShare& share);
 
 // The plan's schedule for ranks that lie on devices like this.
-const StreamSchedule& ChooseSchedule(const LinearPlan& plan, const DeviceShare& share);
+const LinearSchedule& ChooseSchedule(const LinearPlan& plan, const DeviceShare& share);
 
 }  // namespace collops

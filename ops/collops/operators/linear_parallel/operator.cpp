@@ -10,6 +10,7 @@
 #include "collops/operators/framework/tensor_check.h"
 #include "collops/operators/linear_parallel/engine.h"
 #include "collops/operators/linear_parallel/layout.h"
+#include "collops/operators/linear_parallel/product.h"
 #include "collops/operators/params.h"
 
 namespace collops {
@@ -272,7 +273,7 @@ Status LinearParallel::CheckSupport(DType dtype) const {
   COLLOPS_RETURN_IF_ERROR(communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum));
   COLLOPS_RETURN_IF_ERROR(
       communicator().Supports(Primitive::kReduce, DType::kFloat32, ReduceOp::kSum));
-  if (communicator().compute() != nullptr) return Ok();
+  if (communicator().device().kind == DeviceKind::kCpu) return Ok();
   COLLOPS_CHECK_ARG(communicator().stream_compute() != nullptr, ERROR_UNSUPPORTED, "backend ",
                     communicator().spec().backend,
                     ": LinearParallel does not run on it, it has no products");
@@ -292,7 +293,6 @@ Status LinearParallel::Complete(Plan* plan) const {
   planned_engine_ = linear.engine->name;
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;
-  linear.compute = communicator().compute();
   linear.stream_compute = communicator().stream_compute();
   linear.communicator = &communicator();
   linear.has_residual = settings_.param.hasResidual;
@@ -312,8 +312,8 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
                            void* stream) {
   LinearTensors tensors;
   tensors.x = pack.inputs[kX].data;
-  tensors.weight.data = pack.inputs[kWeight].data;
-  if (packed_ != nullptr) tensors.weight.packed = packed_->For(pack.inputs[kWeight]);
+  tensors.weight = pack.inputs[kWeight].data;
+  if (packed_ != nullptr) tensors.packed_weight = packed_->For(pack.inputs[kWeight]);
   if (settings_.param.hasResidual) tensors.residual = pack.inputs[kResidual].data;
   tensors.output = pack.outputs[kY].data;
   if (settings_.param.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
@@ -339,18 +339,18 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   COLLOPS_RETURN_IF_ERROR(CheckAddresses(signature, pack, bytes));
   COLLOPS_RETURN_IF_ERROR(CheckSupport(weight.desc.dtype));
   COLLOPS_CHECK_ARG(
-      communicator().compute() != nullptr, ERROR_UNSUPPORTED,
+      communicator().device().kind == DeviceKind::kCpu, ERROR_UNSUPPORTED,
       "LinearParallel: prepack() is for weights on the CPU; a device reads them as they are");
   const int64_t rows = shape[shape.num_dims - 2];
   const int64_t columns = shape[shape.num_dims - 1];
   const bool trans = settings_.param.transWeight;
-  const auto product = communicator().compute()->Plan(weight.desc.dtype, trans ? columns : rows,
-                                                      trans ? rows : columns, trans);
+  const kernels::GemmPlan gemm =
+      kernels::PlanGemm(weight.desc.dtype, trans ? columns : rows, trans ? rows : columns, trans);
   auto packed = std::make_shared<PackedWeight>();
-  packed->bytes = product->PackWeight(weight.data);
+  packed->bytes = PackWeight(gemm, weight.data);
   COLLOPS_CHECK_ARG(packed->bytes != nullptr, ERROR_OUT_OF_HOST_MEMORY,
                     "LinearParallel: no memory for a packed weight of ",
-                    product->packed_weight_bytes(), " bytes");
+                    kernels::PackedWeightBytes(gemm), " bytes");
   packed->desc = weight.desc;
   packed->source = weight.data;
   packed->trans_weight = trans;

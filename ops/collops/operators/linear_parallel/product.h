@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "collops/comm/fused_call.h"
@@ -10,11 +11,14 @@ namespace collops {
 
 // Bytes of the float32 product of all rows and one strip of columns.
 inline int64_t TileBytes(const LinearPlan& plan) {
-  return plan.layout.total_rows * plan.product->StripColumns(0) * int64_t{sizeof(float)};
+  return plan.layout.total_rows * plan.gemm.StripColumns(0) * int64_t{sizeof(float)};
 }
 
 // The places of what GatheredRows and LinearStrip need, the first of the plan.
 Places PlaceRows(LinearPlan* plan);
+
+// Packs a constant weight for all products with this weight; null if there is no memory for it.
+std::shared_ptr<const void> PackWeight(const kernels::GemmPlan& gemm, const void* weight);
 
 // The rows that are multiplied, packed as they come: one group of panels for each member that is
 // gathered from, or one for all where they are few. Lives during one call; waits for no one.
@@ -32,19 +36,19 @@ class GatheredRows {
   const std::vector<Group>& groups() const { return groups_; }
 
   // Takes a part of the rows of a member, and copies it to where the gathered x is wanted.
-  Status Take(size_t member, const MatrixPart& part) const;
+  void Take(size_t member, const MatrixPart& part) const;
 
   // Few rows are packed when the first strip is multiplied: together if Join() was called, which
   // needs all of them to be there; else a member's by themselves before Pack(member) returns.
   bool joins() const { return raw_ != nullptr; }
   bool joined() const { return joined_.panels != nullptr; }
-  Status Join();
+  void Join();
   const Group& all() const { return joined_; }
-  Status Pack(size_t member);
+  void Pack(size_t member);
 
  private:
-  Status CopyPart(const MatrixPart& part, std::byte* to) const;
-  Status PackRaw(const Group& group) const;
+  void CopyPart(const MatrixPart& part, std::byte* to) const;
+  void PackRaw(const Group& group) const;
 
   const LinearRun& run_;
   const int64_t row_bytes_;
@@ -57,19 +61,22 @@ class GatheredRows {
 // The product of packed rows and one strip of the weight's columns. Lives during one call.
 class LinearStrip {
  public:
+  // A group of packed rows, and where their product goes.
+  struct Task {
+    const GatheredRows::Group& group;
+    float* tile;
+  };
+
   explicit LinearStrip(const LinearRun& run) : run_(run) {}
 
-  static kernels::ProductTask Task(const GatheredRows::Group& group, float* tile) {
-    return {group.panels, group.rows, tile};
-  }
-
-  // Multiplies all of them by one block of the weight. The tiles' rows lie `ld_tile` floats apart.
-  Status Multiply(const std::vector<kernels::ProductTask>& tasks, int64_t strip, int64_t k_block,
-                  int64_t ld_tile) const;
+  // Multiplies all of them by one block of the weight, which is packed once, here or earlier. The
+  // tiles' rows lie `ld_tile` floats apart.
+  void Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
+                int64_t ld_tile) const;
 
   // Rounds the sum of tiles, in their order, and the residual into `rows` rows of the output.
-  Status Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
-               int64_t output_row, int64_t rows) const;
+  void Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
+             int64_t output_row, int64_t rows) const;
 
  private:
   const LinearRun& run_;

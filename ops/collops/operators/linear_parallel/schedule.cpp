@@ -1,21 +1,20 @@
-// How the device's engine cuts a call into collectives and products, and, on a device that several
-// ranks share, whether these run at the same time: by a model of what they take.
+// How a call is cut into collectives and products, and in which order they begin; and, on a device
+// that several ranks share, whether they run at the same time: by a model of what they take.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
 
-#include "collops/comm/even_split.h"
 #include "collops/operators/linear_parallel/engine.h"
 
 namespace collops {
 namespace {
 
-using kernels::DeviceMatrix;
-using kernels::StreamStep;
-
-// Bytes that one AllGatherV brings of each rank, and of one tile. Long enough that a call's start
-// does not count, short enough that most of a matrix is left to overlap with.
+// Rows of one member in one AllGatherV on the CPU: about this many bytes, in whole pieces that can
+// be packed.
+constexpr int64_t kRowsBytes = 1 << 20;
+// On a device: bytes that one AllGatherV brings of each rank, and of one tile. Long enough that a
+// call's start does not count, short enough that most of a matrix is left to overlap with.
 constexpr int64_t kChunkBytes = 8 << 20;
 constexpr int64_t kTileBytes = 16 << 20;
 // Of a tile of a call that overlaps nothing: what two tiles take, or where the ranks may be threads
@@ -25,7 +24,7 @@ constexpr int64_t kTileOfThreadsBytes = 128 << 20;
 // Strips begin at whole cache lines and blocks of the matrix unit.
 constexpr int64_t kColumnUnit = 256;
 
-int64_t StripColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
+int64_t StripColumns(const LinearPlan& plan, const LinearSchedule& schedule) {
   if (!schedule.has_tiles) return plan.layout.n;
   const int64_t row_bytes = std::max<int64_t>(plan.layout.total_rows, 1) * int64_t{sizeof(float)};
   const DeviceShare share = plan.communicator->device_share();
@@ -43,26 +42,25 @@ int64_t StripColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
 // The first strip is multiplied while rows arrive, by a product for each rank's: it is so wide that
 // one of them is as long as that of all rows and another strip. Half of the columns is left, so
 // that sums overlap with products.
-int64_t FirstColumns(const LinearPlan& plan, const StreamSchedule& schedule, int64_t columns) {
+int64_t FirstColumns(const LinearPlan& plan, const LinearSchedule& schedule, int64_t columns) {
   if (schedule.in_turn || !schedule.sums || !Gathers(plan)) return columns;
   const int64_t half = (plan.layout.n / 2 + kColumnUnit - 1) / kColumnUnit * kColumnUnit;
   const auto ranks = static_cast<int64_t>(plan.layout.gather.ranks.size());
   return std::max(columns, std::min(columns * ranks, half));
 }
 
-void CutStrips(const LinearPlan& plan, StreamSchedule* schedule) {
+// The first strip may be wider than the others.
+void CutStrips(const LinearPlan& plan, int64_t first, int64_t columns, LinearSchedule* schedule) {
   const RowGroup& group = plan.layout.scatter;
-  const int64_t most = std::max<int64_t>(StripColumns(plan, *schedule), 1);
-  int64_t columns = FirstColumns(plan, *schedule, most);
-  for (int64_t begin = 0; begin < plan.layout.n; begin += columns) {
-    if (begin > 0) columns = most;
+  for (int64_t begin = 0; begin < plan.layout.n;) {
     ColumnStrip strip;
     strip.begin = begin;
-    strip.columns = std::min(columns, plan.layout.n - begin);
+    strip.columns = std::min(begin == 0 ? first : columns, plan.layout.n - begin);
     for (size_t m = 0; m < group.rows.size(); ++m) {
       strip.counts.push_back(group.rows[m] * strip.columns);
       strip.displs.push_back(group.begin[m] * strip.columns);
     }
+    begin += strip.columns;
     schedule->strips.push_back(std::move(strip));
   }
 }
@@ -74,22 +72,29 @@ bool FillsDevice(const LinearPlan& plan, int64_t rows, int64_t columns) {
 
 // Columns by which the ranks cut their rows. Without a sum a residual, which not every rank need
 // have, makes the strips.
-int64_t CutColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
+int64_t CutColumns(const LinearPlan& plan, const LinearSchedule& schedule) {
   return schedule.sums && !schedule.strips.empty() ? schedule.strips.front().columns
                                                    : plan.layout.n;
 }
 
 // Whether products of the rows of one rank are worth their launches, on average, so that they may
 // begin before all rows are there. Equal on all ranks, also of other groups.
-bool OverlapsGather(const LinearPlan& plan, const StreamSchedule& schedule) {
+bool OverlapsGather(const LinearPlan& plan, const LinearSchedule& schedule) {
   if (schedule.in_turn || !Gathers(plan) || plan.layout.k == 0) return false;
   const auto ranks = static_cast<int64_t>(plan.layout.gather.ranks.size());
   return FillsDevice(plan, plan.layout.total_rows / ranks, CutColumns(plan, schedule));
 }
 
+// Of a member, if rows are gathered and have elements.
+int64_t MostRows(const LinearPlan& plan) {
+  const std::vector<int64_t>& rows = plan.layout.gather.rows;
+  return plan.layout.k == 0 ? 0 : *std::max_element(rows.begin(), rows.end());
+}
+
 // Rows of each rank that one call gathers. The chunks are equal, as the products of a short rest
 // would take as long as a chunk's.
-int64_t ChunkRows(const LinearPlan& plan, const StreamSchedule& schedule, int64_t most_rows) {
+int64_t ChunkRows(const LinearPlan& plan, const LinearSchedule& schedule) {
+  const int64_t most_rows = MostRows(plan);
   const int64_t row_bytes = std::max<int64_t>(RowBytes(plan), 1);
   int64_t count = most_rows / std::max<int64_t>(kChunkBytes / row_bytes, 1);
   if (!OverlapsGather(plan, schedule)) count = 1;
@@ -100,19 +105,21 @@ int64_t ChunkRows(const LinearPlan& plan, const StreamSchedule& schedule, int64_
   return std::max<int64_t>(most_rows, 1);
 }
 
-void CutGathers(const LinearPlan& plan, StreamSchedule* schedule) {
+// Chunks of `at_once` rows of each member. `packed`: one member's behind the other's.
+void CutGathers(const LinearPlan& plan, int64_t at_once, bool packed, LinearSchedule* schedule) {
   const RowGroup& group = plan.layout.gather;
   const int64_t k = plan.layout.k;
-  const int64_t most = k == 0 ? 0 : *std::max_element(group.rows.begin(), group.rows.end());
-  const int64_t at_once = ChunkRows(plan, *schedule, most);
+  const int64_t most = MostRows(plan);
   int64_t row = 0;
   do {
     GatherChunk chunk;
     chunk.row = row;
+    int64_t end = 0;
     for (size_t m = 0; m < group.rows.size(); ++m) {
       const int64_t rows = std::clamp<int64_t>(group.rows[m] - row, 0, at_once);
       chunk.counts.push_back(rows * k);
-      chunk.displs.push_back((group.begin[m] + (rows == 0 ? 0 : row)) * k);
+      chunk.displs.push_back(packed ? end : (group.begin[m] + (rows == 0 ? 0 : row)) * k);
+      end += rows * k;
     }
     schedule->gathers.push_back(std::move(chunk));
     row += at_once;
@@ -122,7 +129,7 @@ void CutGathers(const LinearPlan& plan, StreamSchedule* schedule) {
 // The products of the first strip: of this rank's own rows, which are there before any other's, if
 // that keeps the device busy until others arrive; then of what each chunk brings, neighbours in
 // one.
-void CutPieces(const LinearPlan& plan, StreamSchedule* schedule) {
+void CutPieces(const LinearPlan& plan, LinearSchedule* schedule) {
   const RowGroup& group = plan.layout.gather;
   std::vector<RowPiece>& pieces = schedule->pieces;
   if (!Gathers(plan) || plan.layout.k == 0) {
@@ -148,157 +155,6 @@ void CutPieces(const LinearPlan& plan, StreamSchedule* schedule) {
       }
     }
   }
-}
-
-DeviceMatrix Matrix(DType dtype, int64_t rows, int64_t columns, int64_t ld) {
-  return {nullptr, dtype, rows, columns, ld, false};
-}
-
-StreamStep Product(const LinearPlan& plan, DType operands, DType result, int64_t rows,
-                   int64_t columns) {
-  const LinearLayout& layout = plan.layout;
-  StreamStep step;
-  step.a = Matrix(operands, rows, layout.k, layout.k);
-  step.b = {nullptr,
-            operands,
-            layout.k,
-            columns,
-            layout.trans_weight ? layout.k : layout.n,
-            layout.trans_weight};
-  step.c = Matrix(result, rows, columns, columns);
-  return step;
-}
-
-Status AddScratch(const LinearPlan& plan, const StreamStep& step, StreamSchedule* schedule) {
-  if (step.c.rows == 0 || step.c.columns == 0) return Ok();
-  int64_t bytes = 0;
-  COLLOPS_RETURN_IF_ERROR(plan.stream_compute->ScratchBytes(step, &bytes));
-  schedule->scratch_bytes = std::max(schedule->scratch_bytes, bytes);
-  return Ok();
-}
-
-void SortOut(std::vector<int64_t>* numbers) {
-  std::sort(numbers->begin(), numbers->end());
-  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
-}
-
-// The numbers of rows that products have: of all rows, and of the pieces.
-std::vector<int64_t> RowCounts(const LinearPlan& plan, const StreamSchedule& schedule) {
-  std::vector<int64_t> counts = {plan.layout.total_rows};
-  for (const RowPiece& piece : schedule.pieces) counts.push_back(piece.rows);
-  SortOut(&counts);
-  return counts;
-}
-
-std::vector<int64_t> StripWidths(const StreamSchedule& schedule) {
-  std::vector<int64_t> widths;
-  for (const ColumnStrip& strip : schedule.strips) widths.push_back(strip.columns);
-  SortOut(&widths);
-  return widths;
-}
-
-Status AddSteps(const LinearPlan& plan, StreamSchedule* schedule) {
-  const LinearLayout& layout = plan.layout;
-  if (layout.total_rows == 0 || layout.n == 0) return Ok();
-  const DType result = schedule->has_tiles ? DType::kFloat32 : plan.dtype;
-  const int64_t widest = schedule->strips.front().columns;
-  if (schedule->has_tiles && plan.dtype != DType::kFloat32 && layout.k > 0) {
-    int64_t bytes = 0;
-    const StreamStep step = Product(plan, plan.dtype, result, layout.total_rows, widest);
-    const Status direct = plan.stream_compute->ScratchBytes(step, &bytes);
-    schedule->converts = direct.code() == ERROR_UNSUPPORTED;
-    if (!schedule->converts) COLLOPS_RETURN_IF_ERROR(direct);
-  }
-  const DType operands = schedule->converts ? DType::kFloat32 : plan.dtype;
-  const int64_t own = OwnRows(plan);
-  for (const int64_t width : StripWidths(*schedule)) {
-    for (const int64_t rows : RowCounts(plan, *schedule)) {
-      if (rows == 0 || layout.k == 0) continue;
-      COLLOPS_RETURN_IF_ERROR(
-          AddScratch(plan, Product(plan, operands, result, rows, width), schedule));
-      if (!schedule->converts) continue;
-      StreamStep convert{StreamStep::kConvert,
-                         Matrix(plan.dtype, rows, layout.k, layout.k),
-                         {},
-                         Matrix(DType::kFloat32, rows, layout.k, layout.k)};
-      COLLOPS_RETURN_IF_ERROR(AddScratch(plan, convert, schedule));
-    }
-    if (!schedule->has_tiles) continue;
-    StreamStep store{StreamStep::kConvert,
-                     Matrix(DType::kFloat32, own, width, width),
-                     {},
-                     Matrix(plan.dtype, own, width, layout.n)};
-    if (plan.has_residual) {
-      store.kind = StreamStep::kAddRow;
-      store.b = Matrix(plan.dtype, 1, width, layout.n);
-    }
-    COLLOPS_RETURN_IF_ERROR(AddScratch(plan, store, schedule));
-  }
-  if (!schedule->converts) return Ok();
-  const int64_t weight_rows = layout.trans_weight ? layout.n : layout.k;
-  const int64_t weight_columns = layout.trans_weight ? layout.k : layout.n;
-  StreamStep weight{StreamStep::kConvert,
-                    Matrix(plan.dtype, weight_rows, weight_columns, weight_columns),
-                    {},
-                    Matrix(DType::kFloat32, weight_rows, weight_columns, weight_columns)};
-  return AddScratch(plan, weight, schedule);
-}
-
-// Scratch memory of the reduction of the widest strip, which is the first.
-int64_t SumScratchBytes(const LinearPlan& plan, const StreamSchedule& schedule) {
-  if (!schedule.sums || schedule.strips.empty()) return 0;
-  const auto ranks = static_cast<int>(plan.layout.scatter.ranks.size());
-  const int64_t columns = schedule.strips.front().columns;
-  const DType dtype = DType::kFloat32;
-  if (schedule.all_reduces) {
-    return AllReduceScratch(*plan.communicator, dtype, ReduceOp::kSum,
-                            plan.layout.total_rows * columns, ranks);
-  }
-  return plan.communicator->ScratchBytes(dtype, ReduceOp::kSum, OwnRows(plan) * columns, ranks);
-}
-
-void PlaceMemory(LinearPlan* plan, StreamSchedule* schedule) {
-  const LinearLayout& layout = plan->layout;
-  const int64_t float_bytes = sizeof(float);
-  Places places(plan->stream_compute->alignment());
-  const bool gathers_here = Gathers(*plan) && !plan->returns_gathered;
-  schedule->gathered = places.Take(gathers_here ? layout.total_rows * RowBytes(*plan) : 0);
-  if (schedule->converts) {
-    schedule->float_rows = places.Take(layout.total_rows * layout.k * float_bytes);
-    schedule->float_weight = places.Take(layout.n * layout.k * float_bytes);
-  }
-  const size_t slots =
-      std::min(static_cast<size_t>(schedule->num_slots()), schedule->strips.size());
-  for (size_t slot = 0; slot < slots && schedule->has_tiles; ++slot) {
-    const int64_t columns = schedule->strips[slot].columns;  // no later strip is wider
-    schedule->tiles[slot] = places.Take(layout.total_rows * columns * float_bytes);
-    const bool scatters = schedule->sums && !schedule->all_reduces;
-    schedule->slots[slot] = places.Take(scatters ? OwnRows(*plan) * columns * float_bytes : 0);
-  }
-  schedule->sum_scratch = places.Take(SumScratchBytes(*plan, *schedule));
-  schedule->scratch = places.Take(schedule->scratch_bytes);
-  plan->memory.bytes = std::max(plan->memory.bytes, places.bytes());
-}
-
-Status Cut(LinearPlan* plan, bool in_turn, std::shared_ptr<const StreamSchedule>* cut) {
-  auto schedule = std::make_shared<StreamSchedule>();
-  schedule->in_turn = in_turn;
-  const std::vector<int64_t>& rows = plan->layout.scatter.rows;
-  const int64_t total = plan->layout.total_rows;
-  schedule->sums = SumsPartials(*plan);
-  schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
-                                                        [&](int64_t n) { return n == total; });
-  schedule->has_tiles = schedule->sums || plan->has_residual;
-  CutStrips(*plan, schedule.get());
-  if (Gathers(*plan)) CutGathers(*plan, schedule.get());
-  CutPieces(*plan, schedule.get());
-  // Else nothing would run at the same time: marks and a second stream would only take time.
-  schedule->overlaps = !in_turn && (OverlapsGather(*plan, *schedule) ||
-                                    (schedule->sums && schedule->strips.size() > 1));
-  COLLOPS_RETURN_IF_ERROR(AddSteps(*plan, schedule.get()));
-  PlaceMemory(plan, schedule.get());
-  *cut = std::move(schedule);
-  return Ok();
 }
 
 // For one multiprocessor and one microsecond, as 8 ranks on an H200, which has 132, have shown it:
@@ -331,7 +187,7 @@ class StreamModel {
            static_cast<double>(columns) / ((is_float ? kFloat32Operations : kOperations) * all_);
   }
 
-  double InTurnUs(const StreamSchedule& schedule) const {
+  double InTurnUs(const LinearSchedule& schedule) const {
     double us = GatherUs(all_);
     for (const ColumnStrip& strip : schedule.strips) {
       us += ProductUs(strip.columns) + LastBlocksUs(strip.columns);
@@ -342,7 +198,7 @@ class StreamModel {
 
   // The blocks of a collective take multiprocessors from the products beside it. Those of a sum
   // wait for as long as a strip's products: these come one after the other.
-  double OverlappedUs(const StreamSchedule& schedule) const {
+  double OverlappedUs(const LinearSchedule& schedule) const {
     double products_us = kStartUs * share_.ranks * static_cast<double>(schedule.pieces.size() - 1);
     double beside_us = GatherUs(beside_);
     int64_t before = 0;
@@ -380,14 +236,14 @@ class StreamModel {
     return MoveUs(plan_.layout.total_rows * RowBytes(plan_), multiprocessors);
   }
 
-  double SumUs(const StreamSchedule& schedule, int64_t columns, int multiprocessors) const {
+  double SumUs(const LinearSchedule& schedule, int64_t columns, int multiprocessors) const {
     if (!schedule.sums) return 0;
     const int64_t bytes = plan_.layout.total_rows * columns * int64_t{sizeof(float)};
     return MoveUs(bytes, multiprocessors) * (schedule.all_reduces ? 2 : 1);
   }
 
   // Rounds what was summed. A rank has as many rows of it as its peers on average.
-  double StoreUs(const StreamSchedule& schedule, int64_t columns) const {
+  double StoreUs(const LinearSchedule& schedule, int64_t columns) const {
     if (!schedule.has_tiles) return 0;
     const bool scatters = schedule.sums && !schedule.all_reduces;
     const auto parts = static_cast<int64_t>(scatters ? plan_.layout.scatter.ranks.size() : 1);
@@ -404,14 +260,60 @@ class StreamModel {
 
 }  // namespace
 
-Status PlanStreams(LinearPlan* plan) {
-  COLLOPS_CHECK_ARG(plan->divisor == 1.0F, ERROR_UNSUPPORTED, plan->called,
-                    ": averages are not computed on a device: use the sum, and divide the "
-                    "output by the number of ranks that are summed");
-  plan->memory.bytes = 0;
-  COLLOPS_RETURN_IF_ERROR(Cut(plan, false, &plan->schedule));
-  plan->in_turn = plan->schedule;
-  return plan->schedule->overlaps ? Cut(plan, true, &plan->in_turn) : Ok();
+std::shared_ptr<const LinearSchedule> CutForCpu(const LinearPlan& plan) {
+  auto schedule = std::make_shared<LinearSchedule>();
+  schedule->in_turn = true;
+  schedule->sums = SumsPartials(plan);
+  const int64_t unit = kernels::kGemmRowUnit;
+  const int64_t row_bytes = std::max<int64_t>(RowBytes(plan), 1);
+  const int64_t at_once = unit * std::max<int64_t>(kRowsBytes / unit / row_bytes, 1);
+  if (Gathers(plan)) CutGathers(plan, at_once, true, schedule.get());
+  CutStrips(plan, kernels::kGemmStripColumns, kernels::kGemmStripColumns, schedule.get());
+  schedule->pieces = {{RowPiece::kInX, 0, plan.layout.total_rows}};
+  MakeSteps(plan, schedule.get());
+  return schedule;
+}
+
+std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_turn) {
+  auto schedule = std::make_shared<LinearSchedule>();
+  schedule->in_turn = in_turn;
+  const std::vector<int64_t>& rows = plan.layout.scatter.rows;
+  const int64_t total = plan.layout.total_rows;
+  schedule->sums = SumsPartials(plan);
+  schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
+                                                        [&](int64_t n) { return n == total; });
+  schedule->has_tiles = schedule->sums || plan.has_residual;
+  const int64_t columns = std::max<int64_t>(StripColumns(plan, *schedule), 1);
+  CutStrips(plan, FirstColumns(plan, *schedule, columns), columns, schedule.get());
+  if (Gathers(plan)) CutGathers(plan, ChunkRows(plan, *schedule), false, schedule.get());
+  CutPieces(plan, schedule.get());
+  // Else nothing would run at the same time: marks and a second stream would only take time.
+  schedule->overlaps = !in_turn && (OverlapsGather(plan, *schedule) ||
+                                    (schedule->sums && schedule->strips.size() > 1));
+  return schedule;
+}
+
+// The first strip takes the rows as they arrive; then all of them are there. A strip is stored when
+// the next one has been multiplied, if there is a slot for that: its sum has ended meanwhile.
+void MakeSteps(const LinearPlan& plan, LinearSchedule* schedule) {
+  std::vector<LinearStep>& steps = schedule->steps;
+  const auto chunks = static_cast<int>(schedule->gathers.size());
+  const auto strips = static_cast<int64_t>(schedule->strips.size());
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    steps.push_back({LinearStep::kGather, 0, {chunk, 0, 0}});
+  }
+  if (plan.layout.total_rows == 0 || plan.layout.n == 0) return;
+  if (schedule->converts) steps.push_back({LinearStep::kConvertWeight});
+  const RowPiece all = {schedule->pieces.back().chunk, 0, plan.layout.total_rows};
+  const int64_t behind = schedule->sums ? schedule->num_slots() - 1 : 0;
+  for (int64_t strip = 0; strip < strips + behind; ++strip) {
+    for (const RowPiece& piece : schedule->pieces) {
+      if (strip == 0) steps.push_back({LinearStep::kMultiply, 0, piece});
+    }
+    if (strip > 0 && strip < strips) steps.push_back({LinearStep::kMultiply, strip, all});
+    if (schedule->sums && strip < strips) steps.push_back({LinearStep::kSum, strip});
+    if (strip >= behind) steps.push_back({LinearStep::kStore, strip - behind});
+  }
 }
 
 StreamTimes ModelTimes(const LinearPlan& plan, const DeviceShare& share) {
@@ -422,7 +324,7 @@ StreamTimes ModelTimes(const LinearPlan& plan, const DeviceShare& share) {
 
 // On devices of their own ranks always overlap. Threads on one device never do, whatever the model
 // says: two streams of each would need twice as many of the queues that the device has.
-const StreamSchedule& ChooseSchedule(const LinearPlan& plan, const DeviceShare& share) {
+const LinearSchedule& ChooseSchedule(const LinearPlan& plan, const DeviceShare& share) {
   if (!plan.schedule->overlaps || share.ranks == 1) return *plan.schedule;
   if (share.in_one_context || share.blocks_beside == 0) return *plan.in_turn;
   const StreamTimes times = ModelTimes(plan, share);

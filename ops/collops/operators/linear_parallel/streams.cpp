@@ -1,8 +1,10 @@
+// The device's engine: the steps of the schedule on streams of the device.
 #include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "collops/comm/even_split.h"
 #include "collops/operators/linear_parallel/engine.h"
 
 namespace collops {
@@ -30,10 +32,228 @@ kernels::Beside BesideProducts(const Communicator& communicator, bool overlaps, 
 }
 
 // Equal for calls in turn whose products have the same sizes and types.
-uint64_t ProductsKey(const LinearRun& run, const StreamSchedule& schedule) {
+uint64_t ProductsKey(const LinearRun& run, const LinearSchedule& schedule) {
   const uint64_t options =
       (run.plan.layout.trans_weight ? 1u : 0u) + (schedule.has_tiles ? 2u : 0u);
   return run.agreement.digest() * 4 + options;
+}
+
+// What a device computes in the steps: matrices in the call's tensors and workspace.
+class StepMatrices {
+ public:
+  StepMatrices(const LinearPlan& plan, const LinearSchedule& schedule, const LinearTensors& tensors,
+               std::byte* workspace, const kernels::Beside& beside)
+      : plan_(plan),
+        layout_(plan.layout),
+        schedule_(schedule),
+        tensors_(tensors),
+        workspace_(workspace),
+        beside_(beside),
+        operands_(schedule.converts ? DType::kFloat32 : plan.dtype) {}
+
+  // One after the other; none for collectives and where there are no elements.
+  std::vector<StreamStep> Of(const LinearStep& step) const {
+    switch (step.kind) {
+      case LinearStep::kConvertWeight: {
+        const bool trans = layout_.trans_weight;
+        return {Convert(tensors_.weight, schedule_.float_weight, trans ? layout_.n : layout_.k,
+                        trans ? layout_.k : layout_.n)};
+      }
+      case LinearStep::kMultiply:
+        if (step.piece.rows == 0 || layout_.k == 0) return {};
+        if (!schedule_.converts || step.strip > 0) return {Product(step)};
+        return {Convert(RowsOf(step.piece), FloatRows(step.piece), step.piece.rows, layout_.k),
+                Product(step)};
+      case LinearStep::kStore:
+        if (!schedule_.has_tiles || OwnRows(plan_) == 0) return {};
+        return {Store(step.strip)};
+      case LinearStep::kGather:
+      case LinearStep::kSum:
+        break;
+    }
+    return {};
+  }
+
+  // Where all rows are gathered.
+  std::byte* gathered() const {
+    if (tensors_.gathered != nullptr) return static_cast<std::byte*>(tensors_.gathered);
+    return workspace_ + schedule_.gathered;
+  }
+
+  std::byte* tile(int64_t strip) const {
+    return workspace_ + schedule_.tiles[strip % schedule_.num_slots()];
+  }
+
+  // This rank's rows of a strip, summed, or as they were multiplied.
+  std::byte* result(int64_t strip) const {
+    if (!schedule_.sums || schedule_.all_reduces) return tile(strip);
+    return workspace_ + schedule_.slots[strip % schedule_.num_slots()];
+  }
+
+  // Where the products of a step go.
+  DeviceMatrix Products(const LinearStep& step) const {
+    const int64_t columns = StripOf(step.strip).columns;
+    const DType dtype = schedule_.has_tiles ? DType::kFloat32 : plan_.dtype;
+    std::byte* const data =
+        schedule_.has_tiles ? tile(step.strip) : static_cast<std::byte*>(tensors_.output);
+    return {data + step.piece.begin * columns * SizeOf(dtype),
+            dtype,
+            step.piece.rows,
+            columns,
+            columns,
+            false};
+  }
+
+  StreamStep Product(const LinearStep& step) const {
+    const ColumnStrip& strip = StripOf(step.strip);
+    const std::byte* const rows =
+        schedule_.converts ? workspace_ + FloatRows(step.piece) : RowsOf(step.piece);
+    const auto* const weight = schedule_.converts ? workspace_ + schedule_.float_weight
+                                                  : static_cast<const std::byte*>(tensors_.weight);
+    const bool trans = layout_.trans_weight;
+    const int64_t ld = trans ? layout_.k : layout_.n;
+    const int64_t first = strip.begin * (trans ? ld : 1) * SizeOf(operands_);
+    StreamStep product;
+    product.a = {rows, operands_, step.piece.rows, layout_.k, layout_.k, false};
+    product.b = {weight + first, operands_, layout_.k, strip.columns, ld, trans};
+    product.c = Products(step);
+    product.beside = beside_;
+    return product;
+  }
+
+ private:
+  const ColumnStrip& StripOf(int64_t strip) const {
+    return schedule_.strips[static_cast<size_t>(strip)];
+  }
+
+  const std::byte* RowsOf(const RowPiece& piece) const {
+    return piece.chunk == RowPiece::kInX ? static_cast<const std::byte*>(tensors_.x)
+                                         : gathered() + piece.begin * RowBytes(plan_);
+  }
+  // Where they are in float32, in the workspace.
+  int64_t FloatRows(const RowPiece& piece) const {
+    return schedule_.float_rows + piece.begin * layout_.k * int64_t{sizeof(float)};
+  }
+
+  StreamStep Convert(const void* from, int64_t to, int64_t rows, int64_t columns) const {
+    StreamStep step;
+    step.kind = StreamStep::kConvert;
+    step.a = {from, plan_.dtype, rows, columns, columns, false};
+    step.c = {workspace_ + to, DType::kFloat32, rows, columns, columns, false};
+    return step;
+  }
+
+  // Rounds a strip's sums, and the residual, into the columns of the output.
+  StreamStep Store(int64_t number) const {
+    const ColumnStrip& strip = StripOf(number);
+    const int64_t rows = OwnRows(plan_);
+    const int64_t first = strip.begin * SizeOf(plan_.dtype);
+    const auto columns_of = [&](const void* data, int64_t num_rows) -> DeviceMatrix {
+      return {static_cast<const std::byte*>(data) + first,
+              plan_.dtype,
+              num_rows,
+              strip.columns,
+              layout_.n,
+              false};
+    };
+    StreamStep step;
+    step.kind = plan_.has_residual ? StreamStep::kAddRow : StreamStep::kConvert;
+    step.a = {result(number), DType::kFloat32, rows, strip.columns, strip.columns, false};
+    if (plan_.has_residual) step.b = columns_of(tensors_.residual, 1);
+    step.c = columns_of(tensors_.output, rows);
+    return step;
+  }
+
+  const LinearPlan& plan_;
+  const LinearLayout& layout_;
+  const LinearSchedule& schedule_;
+  const LinearTensors& tensors_;
+  std::byte* const workspace_;
+  const kernels::Beside beside_;
+  const DType operands_;
+};
+
+// Finds out whether operands become float32, makes the steps, and asks what scratch memory these
+// need.
+Status PlanSteps(const LinearPlan& plan, LinearSchedule* schedule) {
+  std::byte nowhere{};  // whatever the addresses are
+  LinearTensors tensors;
+  tensors.x = tensors.weight = tensors.residual = tensors.output = tensors.gathered = &nowhere;
+  kernels::StreamCompute& compute = *plan.stream_compute;
+  int64_t bytes = 0;
+  const bool has_products =
+      plan.layout.total_rows > 0 && !schedule->strips.empty() && plan.layout.k > 0;
+  if (has_products && schedule->has_tiles && plan.dtype != DType::kFloat32) {
+    const LinearStep all = {LinearStep::kMultiply, 0, {RowPiece::kInX, 0, plan.layout.total_rows}};
+    const StepMatrices matrices(plan, *schedule, tensors, &nowhere, {});
+    const Status direct = compute.ScratchBytes(matrices.Product(all), &bytes);
+    schedule->converts = direct.code() == ERROR_UNSUPPORTED;
+    if (!schedule->converts) COLLOPS_RETURN_IF_ERROR(direct);
+  }
+  MakeSteps(plan, schedule);
+  const StepMatrices matrices(plan, *schedule, tensors, &nowhere, {});
+  for (const LinearStep& step : schedule->steps) {
+    if (schedule->IsLikeAnother(step)) continue;
+    for (const StreamStep& each : matrices.Of(step)) {
+      COLLOPS_RETURN_IF_ERROR(compute.ScratchBytes(each, &bytes));
+      schedule->scratch_bytes = std::max(schedule->scratch_bytes, bytes);
+    }
+  }
+  return Ok();
+}
+
+// Scratch memory of the reduction of the widest strip, which is the first.
+int64_t SumScratchBytes(const LinearPlan& plan, const LinearSchedule& schedule) {
+  if (!schedule.sums || schedule.strips.empty()) return 0;
+  const auto ranks = static_cast<int>(plan.layout.scatter.ranks.size());
+  const int64_t columns = schedule.strips.front().columns;
+  const DType dtype = DType::kFloat32;
+  if (schedule.all_reduces) {
+    return AllReduceScratch(*plan.communicator, dtype, ReduceOp::kSum,
+                            plan.layout.total_rows * columns, ranks);
+  }
+  return plan.communicator->ScratchBytes(dtype, ReduceOp::kSum, OwnRows(plan) * columns, ranks);
+}
+
+void PlaceMemory(LinearPlan* plan, LinearSchedule* schedule) {
+  const LinearLayout& layout = plan->layout;
+  const int64_t float_bytes = sizeof(float);
+  Places places(plan->stream_compute->alignment());
+  const bool gathers_here = Gathers(*plan) && !plan->returns_gathered;
+  schedule->gathered = places.Take(gathers_here ? layout.total_rows * RowBytes(*plan) : 0);
+  if (schedule->converts) {
+    schedule->float_rows = places.Take(layout.total_rows * layout.k * float_bytes);
+    schedule->float_weight = places.Take(layout.n * layout.k * float_bytes);
+  }
+  const size_t slots =
+      std::min(static_cast<size_t>(schedule->num_slots()), schedule->strips.size());
+  for (size_t slot = 0; slot < slots && schedule->has_tiles; ++slot) {
+    const int64_t columns = schedule->strips[slot].columns;  // no later strip is wider
+    schedule->tiles[slot] = places.Take(layout.total_rows * columns * float_bytes);
+    const bool scatters = schedule->sums && !schedule->all_reduces;
+    schedule->slots[slot] = places.Take(scatters ? OwnRows(*plan) * columns * float_bytes : 0);
+  }
+  schedule->sum_scratch = places.Take(SumScratchBytes(*plan, *schedule));
+  schedule->scratch = places.Take(schedule->scratch_bytes);
+  plan->memory.bytes = std::max(plan->memory.bytes, places.bytes());
+}
+
+Status PlanSchedule(LinearPlan* plan, bool in_turn, std::shared_ptr<const LinearSchedule>* made) {
+  const std::shared_ptr<LinearSchedule> schedule = CutForDevice(*plan, in_turn);
+  COLLOPS_RETURN_IF_ERROR(PlanSteps(*plan, schedule.get()));
+  PlaceMemory(plan, schedule.get());
+  *made = schedule;
+  return Ok();
+}
+
+Status PlanStreams(LinearPlan* plan) {
+  COLLOPS_CHECK_ARG(plan->divisor == 1.0F, ERROR_UNSUPPORTED, plan->called,
+                    ": averages are not computed on a device: use the sum, and divide the "
+                    "output by the number of ranks that are summed");
+  plan->memory.bytes = 0;
+  COLLOPS_RETURN_IF_ERROR(PlanSchedule(plan, false, &plan->schedule));
+  plan->in_turn = plan->schedule;
+  return plan->schedule->overlaps ? PlanSchedule(plan, true, &plan->in_turn) : Ok();
 }
 
 // Collectives on a stream beside the caller's, and products on the caller's: this rank's own rows
@@ -43,7 +263,7 @@ uint64_t ProductsKey(const LinearRun& run, const StreamSchedule& schedule) {
 // stream. Lives during one call, which returns before its work is done.
 class StreamLinear {
  public:
-  StreamLinear(const LinearRun& run, const StreamSchedule& schedule, const GridParts& parts,
+  StreamLinear(const LinearRun& run, const LinearSchedule& schedule, const GridParts& parts,
                bool alone)
       : run_(run),
         plan_(run.plan),
@@ -51,28 +271,26 @@ class StreamLinear {
         schedule_(schedule),
         compute_(*run.plan.stream_compute),
         parts_(parts),
-        beside_(BesideProducts(*run.communicator, schedule.overlaps, alone)),
+        matrices_(run.plan, schedule, run.tensors, run.workspace,
+                  BesideProducts(*run.communicator, schedule.overlaps, alone)),
         marks_(compute_.NewMarks()),
         products_(run.stream),
         collectives_(run.stream),
+        gathered_(schedule.gathers.size()),
+        summed_(schedule.strips.size()),
         gather_terms_(TermsOf(layout_.gather, "gatherRows")),
         scatter_terms_(TermsOf(layout_.scatter, "scatterRows")) {}
 
   // Does every product of the call once, with whatever is in memory: later calls of these sizes
   // then load no code.
   Status Prepare() {
-    if (layout_.total_rows == 0 || layout_.n == 0) return Ok();
-    prepares_ = true;
-    for (const RowPiece& piece : schedule_.pieces) {
-      COLLOPS_RETURN_IF_ERROR(MultiplyRows(0, RowsOf(piece), piece.begin, piece.rows));
+    if (layout_.k == 0) return Ok();
+    for (const LinearStep& step : schedule_.steps) {
+      if (step.kind != LinearStep::kMultiply || schedule_.IsLikeAnother(step)) continue;
+      COLLOPS_RETURN_IF_ERROR(compute_.Prepare(matrices_.Product(step),
+                                               run_.workspace + schedule_.scratch,
+                                               schedule_.scratch_bytes, products_));
     }
-    const auto strips = static_cast<int64_t>(schedule_.strips.size());
-    for (int64_t strip = 1; strip < strips; ++strip) {
-      // Between these two all are as wide as the first of them.
-      if (strip > 1 && strip + 1 < strips) continue;
-      COLLOPS_RETURN_IF_ERROR(MultiplyRows(strip, rows(), 0, layout_.total_rows));
-    }
-    prepares_ = false;
     return Ok();
   }
 
@@ -88,11 +306,6 @@ class StreamLinear {
   }
 
  private:
-  struct Running {
-    int64_t strip;
-    int summed;  // a mark behind the sum
-  };
-
   // What the ranks of a group compare, where calls on streams are compared: all that they move
   // follows from it.
   Agreement TermsOf(const RowGroup& group, const char* list) const {
@@ -127,28 +340,35 @@ class StreamLinear {
 
   Status Enqueue() {
     COLLOPS_RETURN_IF_ERROR(Order(products_, collectives_));
-    COLLOPS_RETURN_IF_ERROR(Gather());
-    if (layout_.total_rows == 0 || layout_.n == 0) return MeetWithNothing();
-    COLLOPS_RETURN_IF_ERROR(ConvertWeight());
-    const auto strips = static_cast<int64_t>(schedule_.strips.size());
-    std::vector<Running> running;
-    for (int64_t strip = 0; strip < strips; ++strip) {
-      COLLOPS_RETURN_IF_ERROR(Multiply(strip));
-      if (!schedule_.sums) {
-        COLLOPS_RETURN_IF_ERROR(Store(strip));
-        continue;
-      }
-      // Nothing is multiplied beside the last sum, which may so have all of the device.
-      if (strip + 1 == strips) COLLOPS_RETURN_IF_ERROR(Join());
-      int summed = 0;
-      COLLOPS_RETURN_IF_ERROR(Sum(strip, &summed));
-      running.push_back({strip, summed});
-      // The strip before this one has been summed meanwhile, or nearly so.
-      if (static_cast<int>(running.size()) == schedule_.num_slots()) {
-        COLLOPS_RETURN_IF_ERROR(Finish(&running));
-      }
+    if (!Gathers(plan_) && run_.tensors.gathered != nullptr) {
+      COLLOPS_RETURN_IF_ERROR(compute_.Copy(run_.tensors.gathered, run_.tensors.x,
+                                            layout_.total_rows * RowBytes(plan_), products_));
     }
-    while (!running.empty()) COLLOPS_RETURN_IF_ERROR(Finish(&running));
+    for (const LinearStep& step : schedule_.steps) COLLOPS_RETURN_IF_ERROR(Put(step));
+    return layout_.total_rows == 0 || layout_.n == 0 ? MeetWithNothing() : Ok();
+  }
+
+  Status Put(const LinearStep& step) {
+    const auto strip = static_cast<size_t>(step.strip);
+    switch (step.kind) {
+      case LinearStep::kGather:
+        return Gather(step.piece.chunk);
+      case LinearStep::kConvertWeight:
+        return Compute(step);
+      case LinearStep::kMultiply:
+        return Multiply(step);
+      case LinearStep::kSum:
+        // Nothing is multiplied beside the last sum, which may so have all of the device.
+        if (strip + 1 == schedule_.strips.size()) COLLOPS_RETURN_IF_ERROR(Join());
+        COLLOPS_RETURN_IF_ERROR(Order(products_, collectives_));
+        COLLOPS_RETURN_IF_ERROR(
+            InGroup(plan_, layout_.scatter.ranks,
+                    schedule_.all_reduces ? AllReduce(step.strip) : Scatter(step.strip)));
+        return PutMark(&summed_[strip]);
+      case LinearStep::kStore:
+        if (schedule_.sums) COLLOPS_RETURN_IF_ERROR(WaitForMark(summed_[strip]));
+        return Compute(step);
+    }
     return Ok();
   }
 
@@ -165,184 +385,63 @@ class StreamLinear {
     return InGroup(plan_, layout_.scatter.ranks, parts_.scatter->AllGatherV(call));
   }
 
-  // Waits, on the stream of products, for the oldest sum, and stores it.
-  Status Finish(std::vector<Running>* running) {
-    const Running oldest = running->front();
-    running->erase(running->begin());
-    COLLOPS_RETURN_IF_ERROR(WaitForMark(oldest.summed));
-    return Store(oldest.strip);
+  Status Gather(int number) {
+    const GatherChunk& chunk = schedule_.gathers[static_cast<size_t>(number)];
+    AllGatherVCall call;
+    call.agreement = &gather_terms_;
+    call.dtype = plan_.dtype;
+    // A rank whose rows have all gone has none there.
+    const bool sends = chunk.counts[static_cast<size_t>(layout_.gather.index)] > 0;
+    call.x =
+        static_cast<const std::byte*>(run_.tensors.x) + (sends ? chunk.row * RowBytes(plan_) : 0);
+    call.output = matrices_.gathered();
+    call.recv_counts = chunk.counts.data();
+    call.rdispls = chunk.displs.data();
+    call.stream = collectives_;
+    call.keep = run_.keep;
+    COLLOPS_RETURN_IF_ERROR(InGroup(plan_, layout_.gather.ranks, parts_.gather->AllGatherV(call)));
+    return PutMark(&gathered_[static_cast<size_t>(number)]);
   }
 
-  std::byte* gathered() const {
-    if (run_.tensors.gathered != nullptr) return static_cast<std::byte*>(run_.tensors.gathered);
-    return run_.workspace + schedule_.gathered;
-  }
-
-  // All rows, where they are multiplied from.
-  const std::byte* rows() const {
-    return Gathers(plan_) ? gathered() : static_cast<const std::byte*>(run_.tensors.x);
-  }
-
-  Status Gather() {
-    if (!Gathers(plan_)) {
-      if (run_.tensors.gathered == nullptr) return Ok();
-      return compute_.Copy(run_.tensors.gathered, run_.tensors.x,
-                           layout_.total_rows * RowBytes(plan_), products_);
-    }
-    for (const GatherChunk& chunk : schedule_.gathers) {
-      AllGatherVCall call;
-      call.agreement = &gather_terms_;
-      call.dtype = plan_.dtype;
-      // A rank whose rows have all gone has none there.
-      const bool sends = chunk.counts[static_cast<size_t>(layout_.gather.index)] > 0;
-      call.x =
-          static_cast<const std::byte*>(run_.tensors.x) + (sends ? chunk.row * RowBytes(plan_) : 0);
-      call.output = gathered();
-      call.recv_counts = chunk.counts.data();
-      call.rdispls = chunk.displs.data();
-      call.stream = collectives_;
-      call.keep = run_.keep;
-      COLLOPS_RETURN_IF_ERROR(
-          InGroup(plan_, layout_.gather.ranks, parts_.gather->AllGatherV(call)));
-      int mark = 0;
-      COLLOPS_RETURN_IF_ERROR(PutMark(&mark));
-      arrived_.push_back(mark);
+  Status Compute(const LinearStep& step) {
+    for (const StreamStep& each : matrices_.Of(step)) {
+      COLLOPS_RETURN_IF_ERROR(compute_.Run(each, run_.workspace + schedule_.scratch,
+                                           schedule_.scratch_bytes, products_));
     }
     return Ok();
   }
 
-  Status Do(const StreamStep& step) {
-    return compute_.Run(step, run_.workspace + schedule_.scratch, schedule_.scratch_bytes,
-                        products_);
-  }
-
-  Status ConvertWeight() {
-    if (!schedule_.converts) return Ok();
-    const bool trans = layout_.trans_weight;
-    const int64_t weight_rows = trans ? layout_.n : layout_.k;
-    const int64_t columns = trans ? layout_.k : layout_.n;
-    return Convert(run_.tensors.weight.data, run_.workspace + schedule_.float_weight, weight_rows,
-                   columns);
-  }
-
-  Status Convert(const void* from, void* to, int64_t num_rows, int64_t columns) {
-    StreamStep step;
-    step.kind = StreamStep::kConvert;
-    step.a = {from, plan_.dtype, num_rows, columns, columns, false};
-    step.c = {to, DType::kFloat32, num_rows, columns, columns, false};
-    return Do(step);
-  }
-
-  // The first strip takes the rows as they arrive; then all of them are there.
-  Status Multiply(int64_t strip) {
-    if (strip > 0) return MultiplyRows(strip, rows(), 0, layout_.total_rows);
-    int arrived = RowPiece::kInX;
-    for (const RowPiece& piece : schedule_.pieces) {
-      if (piece.chunk > arrived) {
-        arrived = piece.chunk;
-        COLLOPS_RETURN_IF_ERROR(WaitForMark(arrived_[static_cast<size_t>(arrived)]));
-      }
-      COLLOPS_RETURN_IF_ERROR(ConvertRows(RowsOf(piece), piece.begin, piece.rows));
-      COLLOPS_RETURN_IF_ERROR(MultiplyRows(strip, RowsOf(piece), piece.begin, piece.rows));
+  Status Multiply(const LinearStep& step) {
+    if (step.piece.chunk > last_there_) {
+      last_there_ = step.piece.chunk;
+      COLLOPS_RETURN_IF_ERROR(WaitForMark(gathered_[static_cast<size_t>(last_there_)]));
     }
-    return Ok();
+    if (layout_.k > 0) return Compute(step);
+    const DeviceMatrix products = matrices_.Products(step);
+    const int64_t bytes = products.rows * products.columns * SizeOf(products.dtype);
+    return compute_.SetZero(const_cast<void*>(products.data), bytes, products_);
   }
 
-  const std::byte* RowsOf(const RowPiece& piece) const {
-    return piece.chunk == RowPiece::kInX ? static_cast<const std::byte*>(run_.tensors.x)
-                                         : rows() + piece.begin * RowBytes(plan_);
-  }
-
-  // `from`: the first of these rows, which are `count` from row `begin` on.
-  Status ConvertRows(const std::byte* from, int64_t begin, int64_t count) {
-    if (!schedule_.converts || count == 0 || layout_.k == 0) return Ok();
-    const int64_t float_bytes = sizeof(float);
-    return Convert(from, run_.workspace + schedule_.float_rows + begin * layout_.k * float_bytes,
-                   count, layout_.k);
-  }
-
-  DeviceMatrix Weight(const ColumnStrip& strip) const {
-    const DType dtype = schedule_.converts ? DType::kFloat32 : plan_.dtype;
-    const auto* const data = schedule_.converts
-                                 ? run_.workspace + schedule_.float_weight
-                                 : static_cast<const std::byte*>(run_.tensors.weight.data);
-    const bool trans = layout_.trans_weight;
-    const int64_t ld = trans ? layout_.k : layout_.n;
-    const int64_t first = strip.begin * (trans ? ld : 1);
-    return {data + first * SizeOf(dtype), dtype, layout_.k, strip.columns, ld, trans};
-  }
-
-  // Where the products of some rows and a strip go.
-  DeviceMatrix Products(int64_t strip, int64_t begin, int64_t count) const {
-    const int64_t columns = schedule_.strips[static_cast<size_t>(strip)].columns;
-    const DType dtype = schedule_.has_tiles ? DType::kFloat32 : plan_.dtype;
-    std::byte* const data =
-        schedule_.has_tiles ? tile(strip) : static_cast<std::byte*>(run_.tensors.output);
-    return {data + begin * columns * SizeOf(dtype), dtype, count, columns, columns, false};
-  }
-
-  Status MultiplyRows(int64_t strip, const std::byte* from, int64_t begin, int64_t count) {
-    if (count == 0) return Ok();
-    StreamStep step;
-    step.c = Products(strip, begin, count);
-    if (layout_.k == 0) {
-      const int64_t bytes = count * step.c.columns * SizeOf(step.c.dtype);
-      return compute_.SetZero(const_cast<void*>(step.c.data), bytes, products_);
-    }
-    const DType dtype = schedule_.converts ? DType::kFloat32 : plan_.dtype;
-    const int64_t float_row = layout_.k * int64_t{sizeof(float)};
-    const std::byte* const data =
-        schedule_.converts ? run_.workspace + schedule_.float_rows + begin * float_row : from;
-    step.a = {data, dtype, count, layout_.k, layout_.k, false};
-    step.b = Weight(schedule_.strips[static_cast<size_t>(strip)]);
-    step.beside = beside_;
-    if (!prepares_) return Do(step);
-    return compute_.Prepare(step, run_.workspace + schedule_.scratch, schedule_.scratch_bytes,
-                            products_);
-  }
-
-  std::byte* tile(int64_t strip) const {
-    return run_.workspace + schedule_.tiles[strip % schedule_.num_slots()];
-  }
-
-  // This rank's rows of a strip, summed, or as they were multiplied.
-  const std::byte* result(int64_t strip) const {
-    if (!schedule_.sums || schedule_.all_reduces) return tile(strip);
-    return run_.workspace + schedule_.slots[strip % schedule_.num_slots()];
-  }
-
-  int64_t OwnRows() const {
-    return schedule_.sums ? layout_.scatter.rows[static_cast<size_t>(layout_.scatter.index)]
-                          : layout_.total_rows;
-  }
-
-  Status Sum(int64_t number, int* summed) {
-    const ColumnStrip& strip = schedule_.strips[static_cast<size_t>(number)];
-    COLLOPS_RETURN_IF_ERROR(Order(products_, collectives_));
-    const Status status = schedule_.all_reduces ? AllReduce(number, strip) : Scatter(number, strip);
-    COLLOPS_RETURN_IF_ERROR(InGroup(plan_, layout_.scatter.ranks, status));
-    return PutMark(summed);
-  }
-
-  Status AllReduce(int64_t number, const ColumnStrip& strip) {
+  Status AllReduce(int64_t strip) {
     AllReduceCall call;
     call.agreement = &scatter_terms_;
     call.dtype = DType::kFloat32;
-    call.x = call.output = tile(number);
-    call.count = layout_.total_rows * strip.columns;
+    call.x = call.output = matrices_.tile(strip);
+    call.count = layout_.total_rows * schedule_.strips[static_cast<size_t>(strip)].columns;
     call.scratch = run_.workspace + schedule_.sum_scratch;
     call.stream = collectives_;
     call.keep = run_.keep;
     return parts_.scatter->AllReduce(call);
   }
 
-  Status Scatter(int64_t number, const ColumnStrip& strip) {
+  Status Scatter(int64_t number) {
+    const ColumnStrip& strip = schedule_.strips[static_cast<size_t>(number)];
     ReduceScatterVCall call;
     call.agreement = &scatter_terms_;
     call.dtype = DType::kFloat32;
-    call.x = tile(number);
-    call.output = const_cast<std::byte*>(result(number));
-    call.output_count = OwnRows() * strip.columns;
+    call.x = matrices_.tile(number);
+    call.output = matrices_.result(number);
+    call.output_count = OwnRows(plan_) * strip.columns;
     call.send_counts = strip.counts.data();
     call.sdispls = strip.displs.data();
     call.scratch = run_.workspace + schedule_.sum_scratch;
@@ -351,46 +450,21 @@ class StreamLinear {
     return parts_.scatter->ReduceScatterV(call);
   }
 
-  // Rounds a strip's sums, and the residual, into the columns of the output.
-  Status Store(int64_t number) {
-    const ColumnStrip& strip = schedule_.strips[static_cast<size_t>(number)];
-    if (!schedule_.has_tiles || OwnRows() == 0) return Ok();
-    const int64_t first = strip.begin * SizeOf(plan_.dtype);
-    StreamStep step;
-    step.kind = StreamStep::kConvert;
-    step.a = {result(number), DType::kFloat32, OwnRows(), strip.columns, strip.columns, false};
-    step.c = {static_cast<std::byte*>(run_.tensors.output) + first,
-              plan_.dtype,
-              OwnRows(),
-              strip.columns,
-              layout_.n,
-              false};
-    if (plan_.has_residual) {
-      step.kind = StreamStep::kAddRow;
-      step.b = {static_cast<const std::byte*>(run_.tensors.residual) + first,
-                plan_.dtype,
-                1,
-                strip.columns,
-                layout_.n,
-                false};
-    }
-    return Do(step);
-  }
-
   const LinearRun& run_;
   const LinearPlan& plan_;
   const LinearLayout& layout_;
-  const StreamSchedule& schedule_;
+  const LinearSchedule& schedule_;
   kernels::StreamCompute& compute_;
   const GridParts& parts_;
-  const kernels::Beside beside_;
+  const StepMatrices matrices_;
   const std::shared_ptr<kernels::StreamMarks> marks_;
   void* const products_;
   void* collectives_;
-  std::vector<int> arrived_;  // a mark behind each chunk of gathered rows
+  std::vector<int> gathered_;        // marks behind each chunk
+  std::vector<int> summed_;          // and behind each strip's sum
+  int last_there_ = RowPiece::kInX;  // the last chunk that was waited for
   const Agreement gather_terms_;
   const Agreement scatter_terms_;
-  bool prepares_ = false;
 };
 
 Status RunStreams(const LinearRun& run) {
@@ -399,9 +473,8 @@ Status RunStreams(const LinearRun& run) {
   // Those who disagree learn it before anything moves, if calls are compared.
   COLLOPS_RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
   GridParts parts;
-  const LinearLayout& layout = run.plan.layout;
-  const bool alone = layout.gather.ranks.size() == 1 && layout.scatter.ranks.size() == 1;
-  const StreamSchedule& schedule = ChooseSchedule(run.plan, run.communicator->device_share());
+  const bool alone = !Gathers(run.plan) && !SumsPartials(run.plan);
+  const LinearSchedule& schedule = ChooseSchedule(run.plan, run.communicator->device_share());
   Status status = alone ? Ok() : run.plan.stream_compute->CheckStream(run.stream);
   if (status.ok()) status = FindParts(run, &parts);
   if (status.ok() && !alone) {

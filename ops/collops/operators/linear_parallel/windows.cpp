@@ -52,7 +52,7 @@ Status PlanWindows(LinearPlan* plan) {
   LinearMemory& memory = plan->memory;
   const int64_t tile_bytes = TileBytes(*plan);
   if (SumsPartials(*plan)) {
-    memory.tile_slots = TileSlots(plan->product->num_strips(), tile_bytes);
+    memory.tile_slots = TileSlots(plan->gemm.num_strips(), tile_bytes);
     memory.tile_bytes = memory.tile_slots * tile_bytes;
   } else {
     memory.tile = places.Take(tile_bytes);
@@ -77,7 +77,7 @@ size_t GroupWith(const std::vector<int64_t>& first_rows, int64_t row) {
 // columns: the offset, in floats, of a row among all rows of the product.
 int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip) {
   const int64_t first = strip % plan.memory.tile_slots * plan.layout.total_rows;
-  return (first + row) * plan.product->StripColumns(0);
+  return (first + row) * plan.gemm.StripColumns(0);
 }
 
 // The sums of this rank's rows over its group, in rank order, each strip of columns as soon as
@@ -116,7 +116,7 @@ class PartialSums {
   void CutPieces();
   bool AllHeard() const;
   bool CanTake(const Piece& piece) const;
-  Status Sum(const Piece& piece) const;
+  void Sum(const Piece& piece) const;
   void TellRead(size_t member, size_t group) const;
   int ReadIndex(size_t member, size_t group) const;
 
@@ -185,7 +185,7 @@ void PartialSums::CutPieces() {
 }
 
 bool PartialSums::CanTake(const Piece& piece) const {
-  if (piece.next_strip == plan_.product->num_strips()) return false;
+  if (piece.next_strip == plan_.gemm.num_strips()) return false;
   for (size_t m = 0; m < members_.size(); ++m) {
     const int group = static_cast<int>(piece.groups[m]);
     if (window_->Signalled(members_[m].rank, group) <= piece.next_strip) return false;
@@ -199,7 +199,7 @@ bool PartialSums::CanTake() const {
 }
 
 bool PartialSums::Done() const {
-  const int64_t num_strips = plan_.product->num_strips();
+  const int64_t num_strips = plan_.gemm.num_strips();
   return located_ && std::all_of(pieces_.begin(), pieces_.end(), [=](const Piece& piece) {
            return piece.next_strip == num_strips;
          });
@@ -213,7 +213,7 @@ Status PartialSums::Take(bool* moved) {
   }
   for (Piece& piece : pieces_) {
     while (CanTake(piece)) {
-      COLLOPS_RETURN_IF_ERROR(Sum(piece));
+      Sum(piece);
       ++piece.next_strip;
       for (size_t m = 0; m < members_.size(); ++m) TellRead(m, piece.groups[m]);
       *moved = true;
@@ -222,15 +222,15 @@ Status PartialSums::Take(bool* moved) {
   return Ok();
 }
 
-Status PartialSums::Sum(const Piece& piece) const {
+void PartialSums::Sum(const Piece& piece) const {
   const int64_t strip = piece.next_strip;
   std::vector<const float*> partials;
   for (const Member& member : members_) {
     partials.push_back(member.tiles + TileOffset(plan_, piece.row, strip));
   }
   const int64_t row = piece.row - OutputRows(static_cast<size_t>(plan_.layout.scatter.index)).begin;
-  return strip_.Store(partials.data(), partials.size(), plan_.product->StripColumns(0), strip, row,
-                      piece.rows);
+  strip_.Store(partials.data(), partials.size(), plan_.gemm.StripColumns(0), strip, row,
+               piece.rows);
 }
 
 int PartialSums::ReadIndex(size_t member, size_t group) const {
@@ -276,7 +276,7 @@ class WindowsLinear {
         tile_(reinterpret_cast<float*>(run.workspace + plan_.memory.tile)) {
     if (SumsPartials(plan_)) sums_.emplace(run, call);
     for (size_t g = 0; g < next_strip_.size(); ++g) {
-      if (rows_.groups()[g].rows == 0) next_strip_[g] = plan_.product->num_strips();
+      if (rows_.groups()[g].rows == 0) next_strip_[g] = plan_.gemm.num_strips();
     }
   }
 
@@ -290,9 +290,7 @@ class WindowsLinear {
         COLLOPS_RETURN_IF_ERROR(call_->Wait([&] { return CanMove(); }));
         continue;
       }
-      bool worth_waiting = false;
-      COLLOPS_RETURN_IF_ERROR(Begin(&worth_waiting));
-      if (worth_waiting) {
+      if (IsWorthWaiting()) {
         std::this_thread::yield();
       } else {
         COLLOPS_RETURN_IF_ERROR(Multiply(chosen_));
@@ -303,7 +301,7 @@ class WindowsLinear {
 
  private:
   bool Done() const {
-    const int64_t num_strips = plan_.product->num_strips();
+    const int64_t num_strips = plan_.gemm.num_strips();
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (next_strip_[g] != num_strips || !call_->AllRead(g)) return false;
     }
@@ -318,7 +316,7 @@ class WindowsLinear {
       const size_t g = (static_cast<size_t>(plan_.layout.gather.index) + i) % num_groups;
       MatrixPart part;
       while (call_->NextPart(g, &part)) {
-        COLLOPS_RETURN_IF_ERROR(rows_.Take(g, part));
+        rows_.Take(g, part);
         call_->ReleasePart(g);
         *moved = true;
       }
@@ -340,7 +338,7 @@ class WindowsLinear {
     }
   }
 
-  bool IsLeft(size_t g) const { return next_strip_[g] < plan_.product->num_strips(); }
+  bool IsLeft(size_t g) const { return next_strip_[g] < plan_.gemm.num_strips(); }
 
   bool CanMultiply(size_t g) const {
     return IsLeft(g) && call_->AllRead(g) && (!sums_ || sums_->IsFree(g, next_strip_[g]));
@@ -358,51 +356,52 @@ class WindowsLinear {
 
   // Before the first strip: waits a while for rows that are missing, and joins few rows once all of
   // them are there.
-  Status Begin(bool* worth_waiting) {
+  bool IsWorthWaiting() {
     bool missing = false;
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (rows_.groups()[g].rows == 0) continue;
-      if (next_strip_[g] > 0) return Ok();
+      if (next_strip_[g] > 0) return false;
       missing = missing || !call_->AllRead(g);
     }
-    if (!missing) return rows_.joins() && !rows_.joined() ? rows_.Join() : Ok();
+    if (!missing) {
+      if (rows_.joins() && !rows_.joined()) rows_.Join();
+      return false;
+    }
     if (!patience_) patience_ = Deadline::After(rows_.joins() ? kJoinPatienceS : kPatienceS);
-    *worth_waiting = !patience_->Passed();
-    return Ok();
+    return !patience_->Passed();
   }
 
   // One strip of columns of the groups' rows; what arrives meanwhile is taken between two blocks.
   Status Multiply(const std::vector<size_t>& groups) {
     const int64_t strip = next_strip_[groups.front()];
-    std::vector<kernels::ProductTask> tasks;
+    std::vector<LinearStrip::Task> tasks;
     if (rows_.joined()) {
-      tasks.push_back(LinearStrip::Task(rows_.all(), Tile(0, strip)));
+      tasks.push_back({rows_.all(), Tile(0, strip)});
     } else {
       for (const size_t g : groups) {
-        COLLOPS_RETURN_IF_ERROR(rows_.Pack(g));
+        rows_.Pack(g);
         const GatheredRows::Group& group = rows_.groups()[g];
-        tasks.push_back(LinearStrip::Task(group, Tile(group.first_row, strip)));
+        tasks.push_back({group, Tile(group.first_row, strip)});
       }
     }
-    for (int64_t k_block = 0; k_block < plan_.product->num_k_blocks(); ++k_block) {
-      COLLOPS_RETURN_IF_ERROR(strip_.Multiply(tasks, strip, k_block, ld_));
+    for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
+      strip_.Multiply(tasks, strip, k_block, ld_);
       bool moved = false;
       COLLOPS_RETURN_IF_ERROR(TakeArrived(&moved));
     }
-    for (const size_t g : groups) COLLOPS_RETURN_IF_ERROR(Finish(g, strip));
+    for (const size_t g : groups) Finish(g, strip);
     return Ok();
   }
 
   // Hands on the product of a group's rows and one strip.
-  Status Finish(size_t g, int64_t strip) {
+  void Finish(size_t g, int64_t strip) {
     const GatheredRows::Group& group = rows_.groups()[g];
     const int64_t row = group.first_row;
     const float* tile = Tile(row, strip);
-    if (!sums_) COLLOPS_RETURN_IF_ERROR(strip_.Store(&tile, 1, ld_, strip, row, group.rows));
+    if (!sums_) strip_.Store(&tile, 1, ld_, strip, row, group.rows);
     next_strip_[g] = strip + 1;
     if (sums_) window_->Signal(static_cast<int>(g), next_strip_[g]);
     if (traced_) TraceStrip(g, strip);
-    return Ok();
   }
 
   float* Tile(int64_t row, int64_t strip) const {
@@ -414,7 +413,7 @@ class WindowsLinear {
     const std::chrono::duration<double, std::milli> at = std::chrono::steady_clock::now() - start_;
     Log(LogLevel::kDebug,
         Concat("  rows of rank ", plan_.layout.gather.ranks[g], " strip ", strip + 1, "/",
-               plan_.product->num_strips(), " on rank ",
+               plan_.gemm.num_strips(), " on rank ",
                plan_.layout.gather.ranks[static_cast<size_t>(plan_.layout.gather.index)], " at ",
                at.count(), " ms"));
   }
@@ -427,7 +426,7 @@ class WindowsLinear {
   std::vector<int64_t> next_strip_;
   std::vector<size_t> chosen_;
   float* tile_;
-  const int64_t ld_ = plan_.product->StripColumns(0);
+  const int64_t ld_ = plan_.gemm.StripColumns(0);
   std::optional<PartialSums> sums_;
   std::optional<Deadline> patience_;
   const bool traced_ = TraceStrips();
@@ -444,7 +443,7 @@ FusedCallSpec MakeSpec(const LinearRun& run) {
   spec.readers = &layout.gather.ranks;
   spec.reader_rows = &layout.gather.rows;
   spec.row_bytes = RowBytes(plan);
-  spec.row_unit = plan.compute->row_unit();
+  spec.row_unit = kernels::kGemmRowUnit;
   spec.x = run.tensors.x;
   spec.tile_bytes = plan.memory.tile_bytes;
   spec.x_count = layout.gather.rows[static_cast<size_t>(layout.gather.index)] * layout.k;

@@ -8,7 +8,6 @@
 
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
-#include "collops/kernels/compute.h"
 
 namespace collops {
 
@@ -18,7 +17,6 @@ class RecordingCommunicator : public BackendCommunicator {
       : BackendCommunicator(std::make_shared<control::Control>(MakeSpec(rank, rank_size))) {}
 
   Device device() const override { return where; }
-  const kernels::Compute* compute() const override { return products; }
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override {
     asked = {primitive, dtype, op};
     return supports;
@@ -61,7 +59,6 @@ class RecordingCommunicator : public BackendCommunicator {
   };
 
   // Its answers, which a test may change.
-  const kernels::Compute* products = kernels::CpuCompute();
   Status supports;
   Status result;
   Status refuse_result;

@@ -235,7 +235,6 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
   EXPECT_EQ(MakeLinearLayout(param, rank, comm->size(), inputs, &plan.layout).message(), "");
   plan.rank_size = comm->size();
   plan.dtype = c.dtype;
-  plan.compute = comm->compute();
   plan.engine = how.engine;
   COLLOPS_RETURN_IF_ERROR(PlanLinear(&plan));
 
@@ -247,7 +246,7 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
   outputs->output.assign(static_cast<size_t>(layout.output[0] * c.n) * item, kPoison);
   collops::LinearTensors tensors;
   tensors.x = x.data();
-  tensors.weight.data = weight.data();
+  tensors.weight = weight.data();
   if (c.residual) tensors.residual = residual.data();
   tensors.output = outputs->output.data();
   if (c.gathered) {

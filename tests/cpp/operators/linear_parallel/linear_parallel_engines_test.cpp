@@ -1,5 +1,4 @@
-// The engines of LinearParallel: which one runs, what the others say, and that what computes is the
-// communicator's device, on the stream of the call.
+// The engines of LinearParallel: which one runs, and what the others say.
 #include <cstdlib>
 
 #include "collops/operators/linear_parallel/operator.h"
@@ -158,7 +157,11 @@ TEST(ADeviceWithoutProductsRunsNoLinearParallel) {
   Call call;
   uint64_t bytes = 0;
   const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
-  communicator->products = nullptr;
+  communicator->where = {DeviceKind::kNpu, 0};
+  for (TensorView* const view :
+       {&call.pack.inputs[0], &call.pack.inputs[1], &call.pack.outputs[0], &call.pack.outputs[1]}) {
+    view->device = communicator->where;
+  }
   LinearParallel operation(Gathering());
   operation.Join(communicator);
   for (const Status& status :
@@ -168,91 +171,17 @@ TEST(ADeviceWithoutProductsRunsNoLinearParallel) {
   }
 }
 
-// The CPU's products, whose callers are recorded by the stream that they name.
-struct Streams {
-  std::vector<void*> packs, products, sums, copies;
-};
-
-class StreamProduct final : public kernels::Product {
- public:
-  StreamProduct(std::shared_ptr<const kernels::Product> cpu, Streams* streams)
-      : Product({cpu->k(), cpu->n(), cpu->StripColumns(0), cpu->num_k_blocks()}),
-        cpu_(std::move(cpu)),
-        streams_(streams) {}
-
-  int64_t PackedRowsBytes(int64_t rows) const override { return cpu_->PackedRowsBytes(rows); }
-  Status PackRows(const kernels::RowsPiece& piece, int64_t group_rows, void* packed,
-                  void* stream) const override {
-    streams_->packs.push_back(stream);
-    return cpu_->PackRows(piece, group_rows, packed, nullptr);
-  }
-  int64_t scratch_bytes() const override { return cpu_->scratch_bytes(); }
-  Status Multiply(const kernels::ProductTask* tasks, int num_tasks,
-                  const kernels::ProductWeight& weight, const kernels::ProductStep& step,
-                  void* stream) const override {
-    streams_->products.push_back(stream);
-    return cpu_->Multiply(tasks, num_tasks, weight, step, nullptr);
-  }
-  Status StoreSum(const float* const* partials, int num_partials, int64_t ld_partial, float divisor,
-                  const void* residual, int64_t rows, int64_t strip, void* output,
-                  void* stream) const override {
-    streams_->sums.push_back(stream);
-    if (streams_->sums.size() > 1) return Error(ERROR_RT_FAIL, "the stream is gone");
-    return cpu_->StoreSum(partials, num_partials, ld_partial, divisor, residual, rows, strip,
-                          output, nullptr);
-  }
-  int64_t packed_weight_bytes() const override { return cpu_->packed_weight_bytes(); }
-  std::shared_ptr<const void> PackWeight(const void* weight) const override {
-    return cpu_->PackWeight(weight);
-  }
-
- private:
-  const std::shared_ptr<const kernels::Product> cpu_;
-  Streams* streams_;
-};
-
-class StreamCompute final : public kernels::Compute {
- public:
-  int64_t row_unit() const override { return 24; }
-  int64_t alignment() const override { return 512; }
-  std::shared_ptr<const kernels::Product> Plan(DType dtype, int64_t k, int64_t n,
-                                               bool trans_weight) const override {
-    return std::make_shared<StreamProduct>(kernels::CpuCompute()->Plan(dtype, k, n, trans_weight),
-                                           &streams);
-  }
-  Status CopyRows(void* to, int64_t ld_to, const void* from, int64_t ld_from, int64_t rows,
-                  int64_t bytes, void* stream) const override {
-    streams.copies.push_back(stream);
-    return kernels::CpuCompute()->CopyRows(to, ld_to, from, ld_from, rows, bytes, nullptr);
-  }
-
-  mutable Streams streams;
-};
-
-TEST(ThePipelineComputesOnTheStreamOfTheCall) {
+TEST(ThePipelineAgreesOnceAndGathersTheRows) {
   Call call;
-  const StreamCompute device;
   const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
-  communicator->products = &device;
   LinearParallel operation(Gathering());
   operation.Join(communicator);
   uint64_t bytes = 0;
   EXPECT_EQ(operation.GetWorkspaceSize(call.pack, &bytes).message(), "");
   std::vector<std::byte> workspace(bytes);
-  int here = 0;
-  void* const stream = &here;
-  EXPECT_EQ(operation.Execute(call.pack, workspace.data(), bytes, stream).message(), "");
-  for (const std::vector<void*>* all : {&device.streams.packs, &device.streams.products,
-                                        &device.streams.sums, &device.streams.copies}) {
-    EXPECT_FALSE(all->empty());
-    for (void* seen : *all) EXPECT_TRUE(seen == stream);
-  }
+  EXPECT_EQ(operation.Execute(call.pack, workspace.data(), bytes, nullptr).message(), "");
   EXPECT_EQ(communicator->agreements.size(), size_t{2});  // on the call, and of the rows' gather
   EXPECT_EQ(communicator->gathers.size(), size_t{1});
-  EXPECT_TRUE(communicator->gathers[0].stream == stream);
-  // The second call's sum fails.
-  const Status failed = operation.Execute(call.pack, workspace.data(), bytes, stream);
-  EXPECT_EQ(failed.message(), "the stream is gone");
 }
 
 // One rank over windows, the other as a pipeline: what differs is said, on both.

@@ -179,7 +179,7 @@ TEST(ChunksAndStripsOfAGrid) {
 }
 
 // How rank `rank` cuts a call, on a device that works on so many elements at a time.
-std::shared_ptr<const StreamSchedule> Cut(const Case& c, int rank, int64_t at_once) {
+std::shared_ptr<const LinearSchedule> Cut(const Case& c, int rank, int64_t at_once) {
   stream_communicator::World world(linear_call::NumRanks(c), {true, -1, at_once});
   const auto comm = stream_communicator::Make(&world, rank);
   LinearPlan plan;
@@ -189,7 +189,7 @@ std::shared_ptr<const StreamSchedule> Cut(const Case& c, int rank, int64_t at_on
 }
 
 // "own 3+5" and "0: 3+5": rows [3, 8) of this rank, and of chunk 0.
-std::string Pieces(const StreamSchedule& schedule) {
+std::string Pieces(const LinearSchedule& schedule) {
   std::string text;
   for (const RowPiece& piece : schedule.pieces) {
     const std::string chunk = piece.chunk == RowPiece::kInX ? "own " : Concat(piece.chunk, ": ");

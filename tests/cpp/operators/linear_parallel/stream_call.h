@@ -129,7 +129,7 @@ class Rank {
     Fill(data);
     collops::LinearTensors tensors;
     tensors.x = x_.data();
-    tensors.weight.data = weight_.data();
+    tensors.weight = weight_.data();
     if (case_.residual) tensors.residual = residual_.data();
     tensors.output = output_.data();
     if (case_.gathered) tensors.gathered = gathered_.data();

@@ -2,7 +2,6 @@
 
 #include "collops/comm/backends/shm/backend.h"
 #include "collops/comm/backends/shm/pair_wire.h"
-#include "collops/kernels/compute.h"
 #include "collops/kernels/reduce/reduce.h"
 #include "collops/kernels/thread_pool.h"
 
@@ -17,10 +16,6 @@ void RingPairLane(void* endpoint, int peer) {
 
 ShmCommunicator::~ShmCommunicator() {
   Close("it closed its communicator");
-}
-
-const kernels::Compute* ShmCommunicator::compute() const {
-  return kernels::CpuCompute();
 }
 
 Status ShmCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {

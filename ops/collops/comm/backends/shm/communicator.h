@@ -154,7 +154,6 @@ class ShmCommunicator : public BackendCommunicator {
       : BackendCommunicator(std::move(control)) {}
   ~ShmCommunicator() override;
 
-  const kernels::Compute* compute() const override;
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
   RankSet WindowPeers() const override { return windows_->peers(); }

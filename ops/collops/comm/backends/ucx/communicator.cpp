@@ -16,7 +16,6 @@
 #include "collops/comm/placement/rank_table.h"
 #include "collops/comm/window.h"
 #include "collops/core/status.h"
-#include "collops/kernels/compute.h"
 #include "collops/kernels/reduce/reduce.h"
 #include "collops/kernels/thread_pool.h"
 
@@ -49,10 +48,6 @@ constexpr double kFlushS = 1.0;
 
 UcxCommunicator::~UcxCommunicator() {
   Close("it closed its communicator");
-}
-
-const kernels::Compute* UcxCommunicator::compute() const {
-  return kernels::CpuCompute();
 }
 
 Status UcxCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {

@@ -181,7 +181,6 @@ class UcxCommunicator : public BackendCommunicator {
       : BackendCommunicator(std::move(control)) {}
   ~UcxCommunicator() override;
 
-  const kernels::Compute* compute() const override;
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
   // Memory of this rank alone: it is an ordinary tensor in every call, and saves no copy.
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
