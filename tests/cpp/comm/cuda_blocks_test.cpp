@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/backends/cuda/engine.h"
+#include "collops/comm/backends/cuda/communicator.h"
 #include "kernels/cuda_noted_driver.h"
 
 namespace {

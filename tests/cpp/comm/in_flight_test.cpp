@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/streams/stream_engine.h"
+#include "collops/comm/streams/stream_communicator.h"
 
 namespace {
 

@@ -10,7 +10,6 @@
 
 #include "check.h"
 #include "collops/comm/backends/hccl/backend.h"
-#include "collops/comm/backends/hccl/engine.h"
 #include "collops/comm/backends/hccl/library.h"
 #include "collops/comm/control/control.h"
 #include "ranks.h"
@@ -162,13 +161,17 @@ Status Gather(Communicator* communicator) {
   return communicator->AllGatherV(call);
 }
 
-// Initialises an engine with its own communicator on NPU 0.
-void Initialise(Engine* engine) {
+// A connected communicator of one rank on NPU 0.
+std::shared_ptr<Communicator> Connected() {
   Forget();
   current = 0;
-  std::shared_ptr<CommHandle> handle;
-  EXPECT_TRUE(CommHandle::FromRootInfo(FakeApi(), 0, 0, 2, RootInfo{}, &handle).ok());
-  EXPECT_TRUE(engine->Connect(std::move(handle), Abilities()).ok());
+  const auto communicator = Make(ranks::FreshJob(), 0, 1);
+  EXPECT_EQ(communicator->Connect().message(), std::string());
+  return communicator;
+}
+
+Status Keep(Communicator* communicator, FakeStream* on, collops::KeepAlive kept = nullptr) {
+  return communicator->KeepOnStream("AllGatherV", on, std::move(kept));
 }
 
 }  // namespace
@@ -273,51 +276,47 @@ TEST(EveryStreamIsWaitedFor) {
   FakeStream first;
   FakeStream second;
   for (const bool is_done : {false, true}) {
-    Engine engine(FakeApi(), 0, 2, nullptr);
-    Initialise(&engine);
+    const auto communicator = Connected();
     first.is_done = is_done;
-    EXPECT_TRUE(engine.calls().Keep(&first, nullptr, "AllGatherV", 1).ok());
-    EXPECT_TRUE(engine.calls().Keep(&second, nullptr, "AllGatherV", 1).ok());
-    engine.Release(0);
+    EXPECT_TRUE(Keep(communicator.get(), &first).ok());
+    EXPECT_TRUE(Keep(communicator.get(), &second).ok());
+    if (!is_done) communicator->Abort("it takes too long");  // else Close() waits for the time-out
+    communicator->Close("done");
     EXPECT_EQ(Count("destroy"), is_done ? 1 : 0);
     EXPECT_EQ(Count("destroy event"), Count("create") - (is_done ? 0 : 1));
   }
 }
 
 TEST(WorkOfUnknownStateHasNotEnded) {
-  Engine engine(FakeApi(), 0, 2, nullptr);
-  Initialise(&engine);
-  EXPECT_TRUE(engine.calls().Keep(&stream, nullptr, "AllGatherV", 1).ok());
+  const auto communicator = Connected();
+  EXPECT_TRUE(Keep(communicator.get(), &stream).ok());
   query_answer = 507000;
-  engine.Release(0);
+  communicator->Close("done");
   EXPECT_EQ(Count("destroy"), 0);
 }
 
 TEST(ACallWhoseEventWasNotRecordedHasNotEnded) {
-  Engine engine(FakeApi(), 0, 2, nullptr);
-  Initialise(&engine);
+  const auto communicator = Connected();
   record_answer = 507000;
-  EXPECT_EQ(engine.calls().Keep(&stream, nullptr, "AllGatherV", 1).code(), collops::ERROR_RT_FAIL);
+  EXPECT_EQ(Keep(communicator.get(), &stream).code(), collops::ERROR_RT_FAIL);
   record_answer = 0;
-  EXPECT_TRUE(engine.calls().Keep(&stream, nullptr, "AllGatherV", 1).ok());
-  engine.Release(0);
+  EXPECT_TRUE(Keep(communicator.get(), &stream).ok());
+  communicator->Close("done");
   EXPECT_EQ(Count("destroy"), 0);
 }
 
 TEST(EventsOfStreamsThatAreDoneAreUsedAgain) {
-  Engine engine(FakeApi(), 0, 2, nullptr);
-  Initialise(&engine);
+  const auto communicator = Connected();
   std::vector<FakeStream> streams(50);
   FakeStream slow;
   slow.is_done = false;
-  EXPECT_TRUE(engine.calls().Keep(&slow, nullptr, "AllGatherV", 1).ok());
-  for (FakeStream& each : streams)
-    EXPECT_TRUE(engine.calls().Keep(&each, nullptr, "AllGatherV", 1).ok());
+  EXPECT_TRUE(Keep(communicator.get(), &slow).ok());
+  for (FakeStream& each : streams) EXPECT_TRUE(Keep(communicator.get(), &each).ok());
   EXPECT_EQ(events.size(), size_t{2});
   EXPECT_TRUE(events.front().stream == &slow);
   EXPECT_TRUE(events.back().stream == &streams.back());
   slow.is_done = true;
-  engine.Release(0);
+  communicator->Close("done");
   EXPECT_EQ(Count("destroy event"), 2);
 }
 
@@ -329,11 +328,14 @@ TEST(TheCallersCommunicatorIsNotWaitedFor) {
   slow.is_done = false;
   const auto kept = std::make_shared<int>(1);
   {
-    Engine engine(FakeApi(), 0, 2, nullptr);
-    const auto handle = CommHandle::OfCaller(FakeApi(), 2, &communicator_of_hccl);
-    EXPECT_TRUE(engine.Connect(handle, Abilities()).ok());
-    EXPECT_TRUE(engine.calls().Keep(&slow, kept, "AllGatherV", 1).ok());
-    engine.Release(0);
+    CommunicatorSpec spec;
+    spec.backend = "hccl";
+    spec.rank_size = 2;
+    const auto communicator = collops::hccl::Make(std::make_shared<collops::control::Control>(spec),
+                                                  FakeApi(), &communicator_of_hccl, false);
+    EXPECT_EQ(communicator->Connect().message(), std::string());
+    EXPECT_TRUE(Keep(communicator.get(), &slow, kept).ok());
+    communicator->Close("done");
     EXPECT_EQ(Count("query"), 1);
   }
   EXPECT_EQ(kept.use_count(), 2);

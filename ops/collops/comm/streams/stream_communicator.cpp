@@ -23,14 +23,13 @@ constexpr double kOwnWait = 1.0;
 }  // namespace
 
 StreamCommunicator::StreamCommunicator(std::shared_ptr<control::Control> control, DeviceKind kind,
-                                       bool compares, std::unique_ptr<StreamEngine> engine)
+                                       bool compares, kernels::DeviceRuntime* runtime)
     : BackendCommunicator(std::move(control)),
       kind_(kind),
       compares_(compares),
-      engine_(std::move(engine)),
+      calls_(runtime),
       under_way_(size()) {
   this->control().SetCallsOnStreams(0);
-  static_cast<void>(FindDevice());  // an error is reported in first contact
 }
 
 void StreamCommunicator::Finish() {
@@ -47,17 +46,25 @@ Status StreamCommunicator::InCall(const char* name, const Status& status) {
   return Error(status.code(), begin, status.message());
 }
 
-Status StreamCommunicator::FindDevice() {
+Status StreamCommunicator::NoteDevice() {
   int device = -1;
-  COLLOPS_RETURN_IF_ERROR(engine_->FindDevice(&device));
+  COLLOPS_RETURN_IF_ERROR(FindDevice(&device));
   device_index_ = device;
   return Ok();
+}
+
+Status StreamCommunicator::CheckHealth() {
+  const Status status = AsyncError();
+  if (status.ok()) return Ok();
+  const std::string calls = calls_.NamesAhead();
+  return Error(status.code(), "an earlier call failed", calls.empty() ? "" : ", ", calls, ": ",
+               status.message());
 }
 
 // A product asks for its sizes before first contact, and the device may have been chosen since this
 // was made. An error is reported in first contact.
 kernels::StreamCompute* StreamCommunicator::stream_compute() {
-  if (device_index_ < 0) static_cast<void>(FindDevice());
+  if (device_index_ < 0) static_cast<void>(NoteDevice());
   return compute_.get();
 }
 
@@ -66,9 +73,8 @@ Status StreamCommunicator::DoConnect() {
 }
 
 Status StreamCommunicator::KeepOnStream(const char* name, void* stream, KeepAlive kept) {
-  return RunOnDevice(name, [&] {
-    return engine_->calls().Keep(stream, std::move(kept), name, UserCall::Number());
-  });
+  return RunOnDevice(
+      name, [&] { return calls_.Keep(stream, std::move(kept), name, UserCall::Number()); });
 }
 
 // A call of several steps: compared as a whole, if calls are compared.
@@ -88,11 +94,11 @@ Status StreamCommunicator::DoCheck() {
 // end; after it no rank's next kernel waits for a rank that still works.
 Status StreamCommunicator::PrepareTogether(const Agreement& agreement, uint64_t key, void* stream,
                                            const std::function<Status()>& work) {
-  if (!engine_->device_share().in_one_context || prepared_.count(key) > 0) return Ok();
+  if (!share_.in_one_context || prepared_.count(key) > 0) return Ok();
   const char* const name = agreement.called();
   return RunOnDevice(name, [&]() -> Status {
     bool is_captured = false;
-    Status ready = engine_->calls().FindCapture(stream, &is_captured);
+    Status ready = calls_.FindCapture(stream, &is_captured);
     if (ready.ok() && is_captured) {
       ready = Error(ERROR_INVALID_STREAM, name,
                     ": the stream is captured, and this is the first call of these sizes, which "
@@ -111,12 +117,11 @@ Status StreamCommunicator::PrepareTogether(const Agreement& agreement, uint64_t 
 }
 
 Status StreamCommunicator::MeetOnce(const char* name) {
-  if (engine_->connected()) return Ok();
+  if (connected()) return Ok();
   const uint64_t step = control().step_number();
-  const Status met = control().WithOthersPending(
-      InCall(name, engine_->Meet(&control(), compares_, device_index_)));
+  const Status met = control().WithOthersPending(InCall(name, Meet()));
   if (met.ok()) control().MarkMet();
-  if (met.ok() && engine_->EndsByAbort() && !std::exchange(is_watched_, true)) Watch(this);
+  if (met.ok() && EndsByAbort() && !std::exchange(is_watched_, true)) Watch(this);
   // Rank 0 may fail before the others hear of this rank.
   const bool told = !control().has_board() || control().step_number() != step;
   return met.ok() || told ? met : Decline(name, met);
@@ -128,7 +133,7 @@ Status StreamCommunicator::MeetOnce(const char* name) {
 // ranks alike, and ends nothing.
 Status StreamCommunicator::DoRefuse(const char* name, const Status& reason) {
   if (!control().has_board()) return Ok();
-  if (!engine_->connected()) return control().Refuse(kFirstContact, reason);
+  if (!connected()) return control().Refuse(kFirstContact, reason);
   if (compares_) return control().Refuse(name, reason);
   if (reason.code() == ERROR_UNSUPPORTED) return Ok();
   control().EndAll(
@@ -149,11 +154,11 @@ Status StreamCommunicator::NoStream(const char* name) {
 
 Status StreamCommunicator::CheckCapture(const char* name, const Agreement* agreement,
                                         void* stream) {
-  const bool meets = !engine_->connected();
-  const bool compares = compares_ && agreement != nullptr && engine_->ComparesReplays();
+  const bool meets = !connected();
+  const bool compares = compares_ && agreement != nullptr && ComparesReplays();
   if (!meets && !compares) return Ok();
   bool is_captured = false;
-  const Status found = engine_->calls().FindCapture(stream, &is_captured);
+  const Status found = calls_.FindCapture(stream, &is_captured);
   if (!found.ok()) return Decline(name, InCall(name, found));
   if (!is_captured) return Ok();
   const char* const why =
@@ -194,7 +199,7 @@ Status StreamCommunicator::CheckPeers(const char* name, bool is_step, const Rank
   const uint64_t step = control().step_number() + 1;
   const uint64_t call = is_step ? CallNumber(step) : UserCall::Number();
   COLLOPS_RETURN_IF_ERROR(control().Peek(name, call, needed));
-  return InCall(name, engine_->CheckHealth());
+  return InCall(name, CheckHealth());
 }
 
 // A group call is counted before its peers are checked, so that a rank is missed that left without
@@ -214,9 +219,9 @@ Status StreamCommunicator::Prepare(const char* name, const Agreement* agreement,
   return status;
 }
 
-// How long a call has used the engine, or waited for it; 0: none does.
-double StreamCommunicator::InEngineS() const {
-  const Clock::rep since = in_engine_since_;
+// How long a call has used the library, or waited for it; 0: none does.
+double StreamCommunicator::InLibraryS() const {
+  const Clock::rep since = in_library_since_;
   if (since == 0) return 0;
   const Clock::duration used = Clock::now().time_since_epoch() - Clock::duration(since);
   return std::chrono::duration<double>(used).count();
@@ -227,19 +232,19 @@ double StreamCommunicator::InEngineS() const {
 Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s) {
   if (control().failed()) return control().Failure();
   const double timeout_s = control().timeout_s();
-  const double age_s = engine_->calls().KnownAge();
+  const double age_s = calls_.KnownAge();
   std::string name;
   {
     const std::lock_guard<std::mutex> lock(told_mutex_);
     name = told_ahead_;
   }
-  const bool is_known = age_s > 0 || InEngineS() > 0;
+  const bool is_known = age_s > 0 || InLibraryS() > 0;
   if (name.empty()) name = is_known ? "an earlier call" : "a call that a graph replays";
   COLLOPS_RETURN_IF_ERROR(control().Peek(name.c_str(), 0, under_way_.Peers()));
   COLLOPS_CHECK_ARG(age_s <= timeout_s && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT, name,
                     ": timed out on its stream after ", timeout_s,
                     " s: a rank has not made this call, or the stream waits");
-  COLLOPS_CHECK_ARG(InEngineS() <= timeout_s + kOwnWait, ERROR_TIMEOUT,
+  COLLOPS_CHECK_ARG(InLibraryS() <= timeout_s + kOwnWait, ERROR_TIMEOUT,
                     age_s > 0
                         ? Concat(name, ": timed out after ", timeout_s, " s: the next call has")
                         : Concat("timed out after ", timeout_s, " s: this call has"),
@@ -254,19 +259,19 @@ bool StreamCommunicator::Hurts(const std::optional<double>& waiting_s) const {
   if (waiting_s.has_value()) return true;
   const Clock::duration lasted = Clock::now() - *trouble_since_;
   const bool has_lasted = lasted > kAnswers;
-  if (engine_->calls().KnownAge() > 0 || InEngineS() > 0) {
+  if (calls_.KnownAge() > 0 || InLibraryS() > 0) {
     const std::lock_guard<std::mutex> lock(told_mutex_);
-    return has_lasted || (engine_->calls().KnownAge() > 0 && told_ > *trouble_since_);
+    return has_lasted || (calls_.KnownAge() > 0 && told_ > *trouble_since_);
   }
   // A rank that has just left may have ended its part of a replay that is still at work here.
-  return has_lasted && engine_->calls().has_graphs();
+  return has_lasted && calls_.has_graphs();
 }
 
 // A rank that is lost when all was done takes nothing away from this one. But a captured call may
 // be replayed, and would wait for that rank for ever.
 void StreamCommunicator::Look() {
-  if (!engine_->connected()) return;
-  const std::optional<double> waiting_s = engine_->WaitingS();
+  if (!connected()) return;
+  const std::optional<double> waiting_s = WaitingS();
   const Status trouble = FindTrouble(waiting_s);
   if (trouble.ok()) {
     trouble_since_.reset();
@@ -275,19 +280,19 @@ void StreamCommunicator::Look() {
   if (!trouble_since_.has_value()) trouble_since_ = Clock::now();
   if (!Hurts(waiting_s)) return;
   if (!control().failed()) control().EndAll(trouble);
-  engine_->AbortCalls();
+  AbortCalls();
 }
 
 void StreamCommunicator::Ask() {
-  const std::unique_lock<std::recursive_mutex> lock(engine_in_use_, std::try_to_lock);
-  if (!lock.owns_lock() || !engine_->connected()) return;
+  const std::unique_lock<std::recursive_mutex> lock(library_in_use_, std::try_to_lock);
+  if (!lock.owns_lock() || !connected()) return;
   const Clock::time_point begin = Clock::now();
-  engine_->AllowCaptures();
+  AllowCaptures();
   Status broken;
   std::string ahead;
-  const Status reached = engine_->OnDevice(device_index_, [&] {
-    broken = InCall("watcher", engine_->DeviceError());
-    ahead = engine_->calls().NamesAhead();
+  const Status reached = OnDevice(device_index_, [&] {
+    broken = InCall("watcher", DeviceError());
+    ahead = calls_.NamesAhead();
   });
   if (broken.ok()) broken = reached;
   if (!broken.ok() && !control().failed()) control().EndAll(broken);
@@ -300,9 +305,14 @@ void StreamCommunicator::OnLeave() {
   WaitForStreams(control().timeout_s());
 }
 
+// Whether all calls have ended, or their state cannot be asked any more.
 bool StreamCommunicator::IsIdle() {
-  const InEngine use(this);
-  return engine_->IsIdle(device_index_);
+  const InLibrary use(this);
+  if (calls_.empty()) return true;
+  bool idle = true;
+  static_cast<void>(
+      OnDevice(device_index_, [&] { idle = calls_.Reap() != DeviceRuntime::Progress::kAhead; }));
+  return idle;
 }
 
 // A rank that leaves before its calls have ended takes its part of them away from slower ranks, so
@@ -323,13 +333,27 @@ void StreamCommunicator::WaitForStreams(double limit_s) {
   }));
 }
 
+bool StreamCommunicator::Release() {
+  if (!connected() && calls_.empty()) {
+    LetGo(true);
+    return true;
+  }
+  bool past = false;
+  const Status reached = OnDevice(device_index_, [&] {
+    past = calls_.Drain(Deadline::After(Patience())).ok();
+    LetGo(past);
+  });
+  if (!reached.ok()) LetGo(false);
+  return past;
+}
+
 void StreamCommunicator::OnClose() {
   if (control().Inherited()) return;
   const std::lock_guard<std::recursive_mutex> lock(closing_);
-  // If a call runs in another thread, it still needs the engine; the destructor releases it.
+  // If a call runs in another thread, it still needs the library; the destructor releases it.
   if (control().in_call()) return;
-  const InEngine use(this);
-  const bool past = engine_->Release(device_index_);
+  const InLibrary use(this);
+  const bool past = Release();
   if (past && compute_ != nullptr) compute_->Release();
   if (spec().engine_part != nullptr) {
     std::static_pointer_cast<PartInSpec>(spec().engine_part)->reset();

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,12 +20,126 @@
 #include "collops/comm/control/control.h"
 #include "collops/comm/pairs/transfer.h"
 #include "collops/comm/rank_set.h"
-#include "collops/comm/streams/stream_engine.h"
 #include "collops/comm/user_calls.h"
+#include "collops/core/deadline.h"
 #include "collops/core/status.h"
+#include "collops/kernels/device_runtime.h"
 #include "collops/kernels/stream_compute.h"
 
 namespace collops {
+
+// What a call's counts, which every rank knows, say of the calls of a vendor's library that it can
+// be made of.
+// Whether the blocks have one size and lie one after the other from 0 on.
+bool AreEven(const int64_t* counts, const int64_t* displs, int rank_size);
+
+bool AreZero(const int64_t* counts, int rank_size);
+
+// Whether only one of several ranks has elements.
+bool HasOneOwner(const int64_t* counts, int rank_size);
+
+using kernels::DeviceRuntime;
+
+// The calls of one communicator that are on streams of a device. Keeps alive what their work needs
+// after they have returned: plans, counts, staging. Each object is kept until an event behind the
+// call's work is reached; for a captured call, as long as its graph. What cannot be known to be
+// past is kept until the process ends, so nothing is destroyed under running work. One thread at a
+// time, with that device as the thread's current one; but KnownAge() from any. Only Drain() waits.
+class CallsInFlight {
+ public:
+  explicit CallsInFlight(DeviceRuntime* runtime)
+      : runtime_(runtime), captured_(std::make_shared<const char>()) {}
+  // Does not wait: what was not drained is kept until the process ends.
+  ~CallsInFlight();
+  CallsInFlight(const CallsInFlight&) = delete;
+  CallsInFlight& operator=(const CallsInFlight&) = delete;
+
+  // Keeps `kept` alive for the work that is on `stream` now. Called after the last step of a call,
+  // also of one that failed half way; `name` and `number` are the call's, for errors that are found
+  // later. With a null `kept`, Drain() waits for that work. Calls Reap() first, unless the stream
+  // is captured: then no event is queried and none is made. After an error `kept` is kept until the
+  // process ends.
+  Status Keep(DeviceRuntime::Stream stream, KeepAlive kept, const char* name, uint64_t number);
+
+  // Whether the stream is captured.
+  Status FindCapture(DeviceRuntime::Stream stream, bool* is_captured) const;
+
+  // Releases what is past. Returns the state of the rest; kReached if nothing is left.
+  DeviceRuntime::Progress Reap();
+
+  // Streams run their calls in order, so the first call that has not ended is the one that failed,
+  // or waits behind it: the name of that call of each stream, empty if all have ended.
+  std::string NamesAhead();
+
+  // Seconds since the oldest call was put on its stream of which it is not known that it has ended;
+  // 0 if all have. From any thread: no device is asked.
+  double KnownAge() const;
+
+  // Waits until all work is past, then destroys the events. An error if that cannot be known by the
+  // deadline, or a captured graph can still be replayed; what is not past is kept until the process
+  // ends.
+  Status Drain(const Deadline& deadline);
+
+  // Whether Drain() has nothing to do: no work and no events. What graphs keep does not count.
+  bool empty() const { return lines_.empty() && free_events_.empty(); }
+
+  // Whether a captured graph exists, whose replays nobody sees.
+  bool has_graphs() const { return captured_.use_count() > 1; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Work {
+    DeviceRuntime::Event event;
+    KeepAlive kept;
+    const char* name;
+    uint64_t number;
+    Clock::time_point begin;
+  };
+  // The work of one stream, in order: work behind an event that is not reached is not past either.
+  struct Line {
+    DeviceRuntime::Stream stream;
+    std::deque<Work> works;
+  };
+
+  Status Mark(DeviceRuntime::Stream stream, DeviceRuntime::Event* event);
+  Status WaitForAll(const Deadline& deadline);
+  void NoteOldest();
+
+  DeviceRuntime* const runtime_;
+  std::vector<Line> lines_;
+  std::vector<DeviceRuntime::Event> free_events_;
+  KeepAlive captured_;     // shared with what graphs keep alive
+  bool unmarked_ = false;  // some work has no event, so its end cannot be known
+  // When the oldest call of KnownAge() was put on its stream, as Clock counts; 0: all have ended.
+  std::atomic<Clock::rep> oldest_{0};
+};
+
+// How ranks lie on devices, which have told each other their homes, but for the blocks of their
+// kernels.
+template <class Home>
+DeviceShare ShareOf(const std::vector<Home>& homes) {
+  DeviceShare share;
+  share.multiprocessors = homes[0].multiprocessors;
+  for (const Home& home : homes) {
+    int ranks = 0;
+    int threads = 0;
+    for (const Home& other : homes) {
+      ranks += OnOneDevice(home, other) ? 1 : 0;
+      threads += OnOneDevice(home, other) && InOneProcess(home, other) ? 1 : 0;
+    }
+    share.ranks = std::max(share.ranks, ranks);
+    share.in_one_context = share.in_one_context || threads > 1;
+    share.multiprocessors = std::min(share.multiprocessors, int{home.multiprocessors});
+  }
+  return share;
+}
+
+// What a split leaves in the subgroup's spec, which outlives the subgroup's Close: the handle of
+// the vendor's group goes to the subgroup in first contact, or ends at Close.
+using PartInSpec = std::shared_ptr<void>;
+
+// The name of first contact in agreements and messages, and of the call in which a rank refuses it.
+inline constexpr char kFirstContact[] = "first contact";
 
 // How many messages of this rank are on streams, by peer. Thread-safe; waits for nothing.
 class MessagesUnderWay {
@@ -54,13 +172,13 @@ class MessagesUnderWay {
 
 // Devices connected by a vendor's library, on one host or many. A call is put on the caller's
 // stream and returns. First contact, splits and barriers use Control's board; with COLLOPS_CHECK=1
-// calls are compared there first. A backend derives from this class and from StreamEngine, and
-// adds the calls themselves. Thread-safety as in Communicator; waits in first contact, in
-// comparisons, and in Close() until the calls have ended.
+// calls are compared there first. A backend derives from this class, and adds the calls and what
+// its library does. Thread-safety as in Communicator; waits in first contact, in comparisons, and
+// in Close() until the calls have ended.
 class StreamCommunicator : public BackendCommunicator {
  public:
   Device device() const override { return {kind_, device_index_}; }
-  DeviceShare device_share() const override { return engine_->device_share(); }
+  DeviceShare device_share() const override { return share_; }
   Status PrepareTogether(const Agreement& agreement, uint64_t key, void* stream,
                          const std::function<Status()>& work) override;
   kernels::StreamCompute* stream_compute() override;
@@ -78,19 +196,56 @@ class StreamCommunicator : public BackendCommunicator {
   void Ask();
 
  protected:
-  // `engine` is owned from here on. `compares`: COLLOPS_CHECK=1.
+  // `compares`: COLLOPS_CHECK=1. `runtime` is the derived class's.
   StreamCommunicator(std::shared_ptr<control::Control> control, DeviceKind kind, bool compares,
-                     std::unique_ptr<StreamEngine> engine);
-  // For the destructor of a derived class, whose functions a call of Close() needs.
+                     kernels::DeviceRuntime* runtime);
+  // For the constructor and the destructor of a derived class, whose functions they need.
+  void Begin() { static_cast<void>(NoteDevice()); }  // an error is reported in first contact
   void Finish();
 
   // The products and sums of the device, for stream_compute(); set by the derived class.
   void SetCompute(std::unique_ptr<kernels::StreamCompute> compute) {
     compute_ = std::move(compute);
   }
+  void SetShare(const DeviceShare& share) { share_ = share; }
 
-  StreamEngine& engine() { return *engine_; }
   const std::atomic<int>& device_index() const { return device_index_; }
+  bool compares() const { return compares_; }
+
+  // What a library does. One of these at a time; but connected(), WaitingS() and AbortCalls() also
+  // while another one runs. Only Meet() waits.
+  //
+  // The first calls may be made.
+  virtual bool connected() const = 0;
+  // The device that this thread has chosen.
+  virtual Status FindDevice(int* device) const = 0;
+  // For a thread that asks unbidden: its questions must not disturb a capture elsewhere.
+  virtual void AllowCaptures() const {}
+  // Runs `step` with that device as the thread's current one; after an error `step` was not run.
+  virtual Status OnDevice(int device, const std::function<void()>& step) const = 0;
+  // Connects the ranks, in the first call of every rank: waits for all ranks, at most the time-out.
+  // The ranks agree on COLLOPS_CHECK on the way, if there is a board.
+  virtual Status Meet() = 0;
+  // Ok, or an error of an earlier call, as the library tells it. Does not wait.
+  virtual Status AsyncError() = 0;
+  // Ok, or that a call has failed on the device, which then makes no other one. Does not wait.
+  virtual Status DeviceError() { return Ok(); }
+  // Seconds that a call on a stream has waited for other ranks, also a replayed one; none if no
+  // call waits, or if the host's memory does not show it. For the watcher thread, which compares
+  // with what it saw the last time.
+  virtual std::optional<double> WaitingS() { return std::nullopt; }
+  // Whether the calls compare themselves when they run. The host then compares no captured one.
+  virtual bool ComparesReplays() const { return false; }
+  // Whether calls on streams can wait for ever, and end only by AbortCalls(). The watcher thread
+  // then looks for lost ranks and for calls that have exceeded the time-out.
+  virtual bool EndsByAbort() const { return false; }
+  // Ends the calls that are on streams, whose results are then undefined. Does not wait for that.
+  virtual void AbortCalls() {}
+  // How long Close() waits for calls: one that its peers have left never ends.
+  virtual double Patience() const = 0;
+  // Lets go of the library's handle and of memory on the device, with this as the current one if
+  // `past`, which says that all calls have ended; what calls may still use is never given back.
+  virtual void LetGo(bool past) = 0;
 
   // Runs `step` with this communicator's device as the thread's current one.
   template <typename Step>
@@ -130,18 +285,18 @@ class StreamCommunicator : public BackendCommunicator {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // While it lives the calling thread uses the engine, or waits for it. The watcher sees since
+  // While it lives the calling thread uses the library, or waits for it. The watcher sees since
   // when.
-  class InEngine {
+  class InLibrary {
    public:
     using Since = std::atomic<Clock::rep>;
-    explicit InEngine(StreamCommunicator* of)
-        : since_(of->in_engine_since_), is_outermost_(Begin()), lock_(of->engine_in_use_) {}
-    ~InEngine() {
+    explicit InLibrary(StreamCommunicator* of)
+        : since_(of->in_library_since_), is_outermost_(Begin()), lock_(of->library_in_use_) {}
+    ~InLibrary() {
       if (is_outermost_) since_ = 0;
     }
-    InEngine(const InEngine&) = delete;
-    InEngine& operator=(const InEngine&) = delete;
+    InLibrary(const InLibrary&) = delete;
+    InLibrary& operator=(const InLibrary&) = delete;
 
    private:
     bool Begin() {
@@ -153,9 +308,13 @@ class StreamCommunicator : public BackendCommunicator {
     const bool is_outermost_;
     const std::lock_guard<std::recursive_mutex> lock_;
   };
-  double InEngineS() const;
+  double InLibraryS() const;
 
-  Status FindDevice();
+  Status NoteDevice();
+  // AsyncError() with the calls that may be meant.
+  Status CheckHealth();
+  // Lets go of all; whether all calls are known to have ended, which is waited for.
+  bool Release();
   Status CheckPeers(const char* name, bool is_step, const RankSet& needed = {});
   // Checks that a call may be put on its stream: its peers, and what the ranks agree on.
   Status Prepare(const char* name, const Agreement* agreement, const RankSet& needed);
@@ -173,12 +332,13 @@ class StreamCommunicator : public BackendCommunicator {
 
   const DeviceKind kind_;
   const bool compares_;
-  const std::unique_ptr<StreamEngine> engine_;
+  CallsInFlight calls_;
+  DeviceShare share_;                  // once the ranks have met
   std::atomic<int> device_index_{-1};  // -1: not known before first contact
   std::recursive_mutex closing_;       // recursive: a signal handler of the thread may close, too
-  // Held while the engine is used, by a call or by Ask().
-  std::recursive_mutex engine_in_use_;
-  InEngine::Since in_engine_since_{0};
+  // Held while the library is used, by a call or by Ask().
+  std::recursive_mutex library_in_use_;
+  InLibrary::Since in_library_since_{0};
   bool is_watched_ = false;
   std::optional<Clock::time_point> trouble_since_;  // of Look()
   // What Ask() has found last, and when it began.
@@ -208,11 +368,11 @@ Status MakeControlOfCaller(const CommunicatorSpec& spec, std::shared_ptr<control
 
 template <typename Step>
 Status StreamCommunicator::RunOnDevice(const char* name, Step&& step) {
-  Status found = device_index_ < 0 ? FindDevice() : Ok();
+  Status found = device_index_ < 0 ? NoteDevice() : Ok();
   if (found.ok()) {
-    const InEngine use(this);
+    const InLibrary use(this);
     Status result;
-    found = engine_->OnDevice(device_index_, [&result, &step] { result = step(); });
+    found = OnDevice(device_index_, [&result, &step] { result = step(); });
     if (found.ok()) return result;
   }
   return Decline(name, InCall(name, found));
@@ -228,7 +388,7 @@ Status StreamCommunicator::Enqueue(const char* name, const Agreement* agreement,
     COLLOPS_RETURN_IF_ERROR(Prepare(name, agreement, needed));
     const Status status = step(&keep);
     // Also after a failed step: its first part may be on the stream.
-    const Status kept = engine_->calls().Keep(stream, std::move(keep), name, UserCall::Number());
+    const Status kept = calls_.Keep(stream, std::move(keep), name, UserCall::Number());
     return InCall(name, status.ok() ? kept : status);
   });
 }

@@ -1,6 +1,10 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <string>
 
 #include "collops/core/status.h"
 
@@ -40,6 +44,26 @@ class SharedLibrary {
   const char* const user_;
   void* const handle_;
   Status status_;
+};
+
+// A folder in which a Python package brings libraries. Thread-safe.
+class PackageFolder {
+ public:
+  void Set(const std::string& path) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    path_ = path;
+  }
+
+  // The path of the library that lies at `name` there; empty if there is none.
+  std::string Find(const std::string& name) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::string path = path_ + "/" + name;
+    return !path_.empty() && access(path.c_str(), R_OK) == 0 ? path : std::string();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string path_;
 };
 
 }  // namespace collops

@@ -1,7 +1,5 @@
 #include "collops/kernels/cuda/blaslt.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -18,12 +16,8 @@ namespace {
 
 constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 
-struct Folder {
-  std::mutex mutex;
-  std::string path;
-};
-Folder& GetFolder() {
-  static Folder* const folder = new Folder;
+PackageFolder& Packages() {
+  static auto* const folder = new PackageFolder;
   return *folder;
 }
 
@@ -31,11 +25,9 @@ std::string FindBlas() {
   for (const char* const name : kNames) {
     if (dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr) return name;
   }
-  Folder& folder = GetFolder();
-  const std::lock_guard<std::mutex> lock(folder.mutex);
-  for (const char* const name : {"/cu13/lib/libcublasLt.so.13", "/cublas/lib/libcublasLt.so.12"}) {
-    const std::string path = folder.path + name;
-    if (!folder.path.empty() && access(path.c_str(), R_OK) == 0) return path;
+  for (const char* const name : {"cu13/lib/libcublasLt.so.13", "cublas/lib/libcublasLt.so.12"}) {
+    const std::string path = Packages().Find(name);
+    if (!path.empty()) return path;
   }
   for (const char* const name : kNames) {
     if (dlopen(name, RTLD_NOW) != nullptr) return name;
@@ -76,9 +68,7 @@ Status LoadBlas(const BlasApi** api) {
 }
 
 void SetBlasPackages(const std::string& folder) {
-  Folder& known = GetFolder();
-  const std::lock_guard<std::mutex> lock(known.mutex);
-  known.path = folder;
+  Packages().Set(folder);
 }
 
 Status ToStatus(const BlasApi& api, BlasStatus status, const char* call) {

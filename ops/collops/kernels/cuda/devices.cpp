@@ -71,6 +71,18 @@ DeviceScope::~DeviceScope() {
   if (pushed_) static_cast<void>(api_.ctx_pop_current(&popped));
 }
 
+Status OnDevice(const DriverApi& api, int device, const std::function<void()>& step) {
+  const DeviceScope scope(api, device);
+  if (scope.status().ok()) step();
+  return scope.status();
+}
+
+void AllowCaptures(const DriverApi& api) {
+  CaptureMode mode = CaptureMode::kRelaxed;
+  // The caller cannot act on an error of this call.
+  static_cast<void>(api.exchange_capture_mode(&mode));
+}
+
 namespace {
 
 // Drawn once in a process, and again in a child of fork().

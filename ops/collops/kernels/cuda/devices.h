@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -33,6 +34,11 @@ class DeviceScope {
   bool pushed_ = false;
   Status status_;
 };
+
+// Runs `step` inside a DeviceScope; after an error `step` was not run.
+Status OnDevice(const DriverApi& api, int device, const std::function<void()>& step);
+// For this thread from now on: what would be refused while any thread captures is allowed.
+void AllowCaptures(const DriverApi& api);
 
 // The primary context of a device, retained. Thread-safe.
 Status PrimaryContext(const DriverApi& api, int device, Context* context);

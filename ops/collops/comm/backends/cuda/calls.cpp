@@ -2,7 +2,7 @@
 // AllReduce the kernel collops_reduce_scatter.
 #include <algorithm>
 
-#include "collops/comm/backends/cuda/engine.h"
+#include "collops/comm/backends/cuda/communicator.h"
 #include "collops/comm/even_split.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
@@ -26,78 +26,92 @@ int64_t PutGaps(const Call& call, cuda::PeerCall* peer_call) {
 }
 
 template <typename Call>
-cuda::MoveArgs Begin(Engine* engine, const Call& call, int64_t* bytes) {
-  cuda::MoveArgs args = {engine->BeginCall(*call.agreement)};
+cuda::MoveArgs MoveArgsOf(CudaCommunicator* comm, const Call& call, int64_t* bytes) {
+  cuda::MoveArgs args = {comm->BeginCall(*call.agreement)};
   args.call.x = static_cast<const char*>(call.x);
   args.call.output = static_cast<char*>(call.output);
   *bytes = PutGaps(call, &args.call);
   return args;
 }
 
-}  // namespace
-
-Status AllGatherV(Engine* engine, const AllGatherVCall& call) {
+Status LaunchGather(CudaCommunicator* comm, const AllGatherVCall& call) {
   const int64_t size = SizeOf(call.dtype);
   int64_t bytes = 0;
-  cuda::MoveArgs args = Begin(engine, call, &bytes);
+  cuda::MoveArgs args = MoveArgsOf(comm, call, &bytes);
   args.call.same_parts = 1;
-  for (int r = 0; r < engine->size(); ++r) {
-    args.call.parts[r] = {0, call.recv_counts[engine->rank()] * size, call.rdispls[r] * size,
+  for (int r = 0; r < comm->size(); ++r) {
+    args.call.parts[r] = {0, call.recv_counts[comm->rank()] * size, call.rdispls[r] * size,
                           call.recv_counts[r] * size};
     bytes += args.call.parts[r].recv_bytes;
   }
-  return engine->Launch(args, bytes, 1.0 / engine->size(), call.stream);
+  return comm->Launch(args, bytes, 1.0 / comm->size(), call.stream);
 }
 
-Status ExchangeV(Engine* engine, const ExchangeVCall& call) {
+Status LaunchReduceScatter(CudaCommunicator* comm, const ReduceScatterVCall& call) {
   const int64_t size = SizeOf(call.dtype);
-  int64_t bytes = 0;
-  cuda::MoveArgs args = Begin(engine, call, &bytes);
-  for (int r = 0; r < engine->size(); ++r) {
-    args.call.parts[r] = {call.sdispls[r] * size, call.send_counts[r] * size,
-                          call.rdispls[r] * size, call.recv_counts[r] * size};
-    bytes += std::max(args.call.parts[r].send_bytes, args.call.parts[r].recv_bytes);
-  }
-  return engine->Launch(args, bytes, 1.0 / engine->size(), call.stream);
-}
-
-Status Barrier(Engine* engine, const Agreement& agreement, cuda::Stream stream) {
-  return engine->Launch(cuda::MoveArgs{engine->BeginCall(agreement)}, 0, 1.0, stream);
-}
-
-Status ReduceScatterV(Engine* engine, const ReduceScatterVCall& call) {
-  const int64_t size = SizeOf(call.dtype);
-  const int64_t own_bytes = call.send_counts[engine->rank()] * size;
-  cuda::ReduceScatterArgs args = {engine->BeginCall(*call.agreement), call.dtype, call.op};
+  const int64_t own_bytes = call.send_counts[comm->rank()] * size;
+  cuda::ReduceScatterArgs args = {comm->BeginCall(*call.agreement), call.dtype, call.op};
   args.call.x = static_cast<const char*>(call.x);
   args.call.output = static_cast<char*>(call.output);
-  int64_t bytes = own_bytes * engine->size();
+  int64_t bytes = own_bytes * comm->size();
   int64_t all_bytes = 0;
-  for (int r = 0; r < engine->size(); ++r) {
+  for (int r = 0; r < comm->size(); ++r) {
     all_bytes += call.send_counts[r] * size;
     args.call.parts[r] = {call.sdispls[r] * size, call.send_counts[r] * size, 0, own_bytes};
-    bytes = std::max(bytes, args.call.parts[r].send_bytes * engine->size());
+    bytes = std::max(bytes, args.call.parts[r].send_bytes * comm->size());
   }
   args.call.num_gaps = 1;
   args.call.gaps[0] = {own_bytes, call.output_count * size - own_bytes};
   const double part =
       all_bytes == 0 ? 1 : static_cast<double>(own_bytes) / static_cast<double>(all_bytes);
-  return engine->Launch(args, bytes, part, call.stream);
+  return comm->Launch(args, bytes, part, call.stream);
 }
 
-Status AllReduce(Engine* engine, const AllReduceCall& call) {
-  const int64_t bytes = call.count * SizeOf(call.dtype);
-  if (cuda::IsInline(bytes)) {
-    cuda::ReduceScatterArgs args = {engine->BeginCall(*call.agreement), call.dtype, call.op};
-    args.call.x = static_cast<const char*>(call.x);
-    args.call.output = static_cast<char*>(call.output);
-    args.call.same_parts = 1;
-    std::fill_n(args.call.parts, engine->size(), cuda::Part{0, bytes, 0, bytes});
-    return engine->Launch(args, bytes, 1.0 / engine->size(), call.stream);
-  }
-  const EvenSplit split(call.count, engine->size());
-  COLLOPS_RETURN_IF_ERROR(ReduceScatterV(engine, split.Reduce(call, engine->rank())));
-  return AllGatherV(engine, split.Gather(call, engine->rank()));
+}  // namespace
+
+Status CudaCommunicator::DoAllGatherV(const AllGatherVCall& call) {
+  return Enqueue(call, [&](KeepAlive*) { return LaunchGather(this, call); });
+}
+
+Status CudaCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
+  return Enqueue(call, [&](KeepAlive*) { return LaunchReduceScatter(this, call); });
+}
+
+Status CudaCommunicator::DoExchangeV(const ExchangeVCall& call) {
+  return Enqueue(call, [&](KeepAlive*) {
+    const int64_t element = SizeOf(call.dtype);
+    int64_t bytes = 0;
+    cuda::MoveArgs args = MoveArgsOf(this, call, &bytes);
+    for (int r = 0; r < size(); ++r) {
+      args.call.parts[r] = {call.sdispls[r] * element, call.send_counts[r] * element,
+                            call.rdispls[r] * element, call.recv_counts[r] * element};
+      bytes += std::max(args.call.parts[r].send_bytes, args.call.parts[r].recv_bytes);
+    }
+    return Launch(args, bytes, 1.0 / size(), call.stream);
+  });
+}
+
+Status CudaCommunicator::DoAllReduce(const AllReduceCall& call) {
+  return Enqueue(call, [&](KeepAlive*) -> Status {
+    const int64_t bytes = call.count * SizeOf(call.dtype);
+    if (cuda::IsInline(bytes)) {
+      cuda::ReduceScatterArgs args = {BeginCall(*call.agreement), call.dtype, call.op};
+      args.call.x = static_cast<const char*>(call.x);
+      args.call.output = static_cast<char*>(call.output);
+      args.call.same_parts = 1;
+      std::fill_n(args.call.parts, size(), cuda::Part{0, bytes, 0, bytes});
+      return Launch(args, bytes, 1.0 / size(), call.stream);
+    }
+    const EvenSplit split(call.count, size());
+    COLLOPS_RETURN_IF_ERROR(LaunchReduceScatter(this, split.Reduce(call, rank())));
+    return LaunchGather(this, split.Gather(call, rank()));
+  });
+}
+
+Status CudaCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
+  return EnqueueBarrier(agreement, stream, [&] {
+    return Launch(cuda::MoveArgs{BeginCall(agreement)}, 0, 1.0, stream);
+  });
 }
 
 }  // namespace collops::cuda_peers

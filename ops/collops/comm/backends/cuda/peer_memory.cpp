@@ -1,4 +1,4 @@
-#include "collops/comm/backends/cuda/engine.h"
+#include "collops/comm/backends/cuda/communicator.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -72,6 +72,22 @@ Status AddSlab(const cuda::DriverApi& driver, int64_t bytes, std::vector<Slab>* 
   return Ok();
 }
 
+// Takes what `find` finds; where it finds nothing `add` calls the driver for more, once `before`
+// lets it.
+template <typename Find, typename Add>
+Status TakeOrAdd(const PeerMemory::Before& before, Find&& find, Add&& add) {
+  All& all = all_here.Get();
+  for (;;) {
+    {
+      const std::lock_guard<std::mutex> lock(all.mutex);
+      if (find(&all)) return Ok();
+    }
+    COLLOPS_RETURN_IF_ERROR(before());
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    COLLOPS_RETURN_IF_ERROR(add(&all));
+  }
+}
+
 // The memory of this process's communicators. It is taken from a GPU in large slabs, which are
 // never freed, because that would wait for the GPU; and neither are other processes' slabs closed.
 // So a communicator seldom calls the driver for it; before such a call `before` waits until it may.
@@ -79,26 +95,20 @@ Status AddSlab(const cuda::DriverApi& driver, int64_t bytes, std::vector<Slab>* 
 Status TakeRegion(const cuda::DriverApi& driver, int device, int64_t bytes,
                   const PeerMemory::Before& before, SlabPart* part) {
   const int64_t rounded = RoundUp(bytes);
-  All& all = all_here.Get();
-  const auto has_room = [&](const Slab& slab) { return slab.whole.bytes - slab.used >= rounded; };
-  for (;;) {
-    {
-      const std::lock_guard<std::mutex> lock(all.mutex);
-      if (TakeSpare(&all.spare, {device, rounded}, part)) return Ok();
-      std::vector<Slab>& slabs = all.slabs[device];
-      const auto slab = std::find_if(slabs.begin(), slabs.end(), has_room);
-      if (slab != slabs.end()) {
-        *part = slab->whole;
-        part->pointer += static_cast<DevicePointer>(slab->used);
-        part->bytes = rounded;
-        slab->used += rounded;
-        return Ok();
-      }
+  const auto find = [&](All* all) {
+    if (TakeSpare(&all->spare, {device, rounded}, part)) return true;
+    for (Slab& slab : all->slabs[device]) {
+      if (slab.whole.bytes - slab.used < rounded) continue;
+      *part = slab.whole;
+      part->pointer += static_cast<DevicePointer>(slab.used);
+      part->bytes = rounded;
+      slab.used += rounded;
+      return true;
     }
-    COLLOPS_RETURN_IF_ERROR(before());
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    COLLOPS_RETURN_IF_ERROR(AddSlab(driver, rounded, &all.slabs[device]));
-  }
+    return false;
+  };
+  return TakeOrAdd(before, find,
+                   [&](All* all) { return AddSlab(driver, rounded, &all->slabs[device]); });
 }
 
 void GiveBackRegion(int device, const SlabPart& part) {
@@ -110,21 +120,16 @@ void GiveBackRegion(int device, const SlabPart& part) {
 Status TakeShared(const cuda::DriverApi& driver, int64_t bytes, const PeerMemory::Before& before,
                   SharedPart* part) {
   const int64_t rounded = RoundUp(bytes);
-  All& all = all_here.Get();
-  for (;;) {
-    {
-      const std::lock_guard<std::mutex> lock(all.mutex);
-      if (TakeSpare(&all.spare_shared, rounded, part)) return Ok();
-      SharedSlab& slab = all.shared;
-      if (kSharedSlabBytes - slab.used >= rounded) {
-        part->host = static_cast<char*>(slab.whole.host) + slab.used;
-        part->device = slab.whole.device + static_cast<DevicePointer>(slab.used);
-        slab.used += rounded;
-        return Ok();
-      }
-    }
-    COLLOPS_RETURN_IF_ERROR(before());
-    const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto find = [&](All* all) {
+    if (TakeSpare(&all->spare_shared, rounded, part)) return true;
+    SharedSlab& slab = all->shared;
+    if (kSharedSlabBytes - slab.used < rounded) return false;
+    part->host = static_cast<char*>(slab.whole.host) + slab.used;
+    part->device = slab.whole.device + static_cast<DevicePointer>(slab.used);
+    slab.used += rounded;
+    return true;
+  };
+  return TakeOrAdd(before, find, [&](All* all) -> Status {
     SharedSlab fresh;
     constexpr uint32_t kFlags = cuda::kHostAllocPortable | cuda::kHostAllocDeviceMap;
     COLLOPS_RETURN_IF_ERROR(ToStatus(
@@ -135,8 +140,9 @@ Status TakeShared(const cuda::DriverApi& driver, int64_t bytes, const PeerMemory
         driver, driver.mem_host_get_device_pointer(&fresh.whole.device, fresh.whole.host, 0),
         "cuMemHostGetDevicePointer"));
     fresh.used = 0;
-    all.shared = fresh;
-  }
+    all->shared = fresh;
+    return Ok();
+  });
 }
 
 void GiveBackShared(int64_t bytes, const SharedPart& part) {
@@ -149,27 +155,19 @@ void GiveBackShared(int64_t bytes, const SharedPart& part) {
 Status OpenSlab(const cuda::DriverApi& driver, const std::string& key,
                 const cuda::IpcMemoryHandle& handle, const PeerMemory::Before& before,
                 DevicePointer* slab) {
-  All& all = all_here.Get();
-  {
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = all.opened.find(key);
-    if (found != all.opened.end()) {
-      *slab = found->second;
-      return Ok();
-    }
-  }
-  COLLOPS_RETURN_IF_ERROR(before());
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  COLLOPS_RETURN_IF_ERROR(
-      ToStatus(driver, driver.ipc_open_mem_handle(slab, handle, cuda::kIpcLazyPeerAccess),
-               "cuIpcOpenMemHandle"));
-  all.opened[key] = *slab;
-  return Ok();
+  const auto find = [&](All* all) {
+    const auto found = all->opened.find(key);
+    if (found != all->opened.end()) *slab = found->second;
+    return found != all->opened.end();
+  };
+  return TakeOrAdd(before, find, [&](All* all) -> Status {
+    COLLOPS_RETURN_IF_ERROR(
+        ToStatus(driver, driver.ipc_open_mem_handle(slab, handle, cuda::kIpcLazyPeerAccess),
+                 "cuIpcOpenMemHandle"));
+    all->opened[key] = *slab;
+    return Ok();
+  });
 }
-
-using cuda::DevicePointer;
-using cuda::DriverApi;
-using cuda::ToStatus;
 
 // The most ranks that a group of this process had on one GPU, by device.
 struct Sharers {
@@ -186,7 +184,7 @@ int32_t RanksOnDevice(const std::vector<Place>& places, const Place& of) {
 
 }  // namespace
 
-Status FindPlace(const DriverApi& driver, int device, int most_blocks, Place* place) {
+Status FindPlace(const cuda::DriverApi& driver, int device, int most_blocks, Place* place) {
   *place = {};
   place->draw = std::random_device()();
   place->device = device;

@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "collops/comm/backends/hccl/engine.h"
-#include "collops/comm/backends/hccl/library.h"
-#include "collops/comm/backends/hccl/npu.h"
+#include "collops/comm/backends/hccl/communicator.h"
 #include "collops/comm/call.h"
-#include "collops/comm/streams/stream_engine.h"
 #include "collops/core/tensor.h"
 
 namespace collops::hccl {
@@ -45,73 +43,69 @@ HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_siz
   return {first, first + rank_size};
 }
 
-Status GatherEvenly(const Engine& engine, const AllGatherVCall& call) {
+Status GatherEvenly(const HcclCommunicator& comm, const AllGatherVCall& call) {
   const Carriage carriage = CarriageOf(call.dtype);
   const auto count = static_cast<uint64_t>(call.recv_counts[0] * carriage.scale);
-  return ToStatus(engine.api(),
-                  engine.api().all_gather(const_cast<void*>(call.x), call.output, count,
-                                          carriage.type, engine.comm(), call.stream),
+  return ToStatus(comm.api(),
+                  comm.api().all_gather(const_cast<void*>(call.x), call.output, count,
+                                        carriage.type, comm.hccl(), call.stream),
                   "HcclAllGather");
 }
 
 // HCCL documents that x is not the output.
-Status GatherAtOnce(const Engine& engine, const AllGatherVCall& call, KeepAlive* keep) {
-  const int64_t own = call.recv_counts[engine.rank()];
-  const void* const place = ElementAt(call.output, call.rdispls[engine.rank()], call.dtype);
+Status GatherAtOnce(const HcclCommunicator& comm, const AllGatherVCall& call, KeepAlive* keep) {
+  const int64_t own = call.recv_counts[comm.rank()];
+  const void* const place = ElementAt(call.output, call.rdispls[comm.rank()], call.dtype);
   COLLOPS_CHECK_ARG(
       own == 0 || call.x != place, ERROR_INVALID_TENSOR_ADDR,
       "x is its own block of the output, and HcclAllGatherV does not gather in place unless ",
       "all blocks have one size: pass other memory");
   const Carriage carriage = CarriageOfV(call.dtype);
-  const HcclCounts counts = TakeCounts(call.recv_counts, call.rdispls, engine.size(),
-                                       carriage.scale, call.keep != nullptr, keep);
-  const auto send_count = static_cast<uint64_t>(call.recv_counts[engine.rank()] * carriage.scale);
+  const HcclCounts counts = TakeCounts(call.recv_counts, call.rdispls, comm.size(), carriage.scale,
+                                       call.keep != nullptr, keep);
+  const auto send_count = static_cast<uint64_t>(call.recv_counts[comm.rank()] * carriage.scale);
   return ToStatus(
-      engine.api(),
-      engine.api().all_gather_v(const_cast<void*>(call.x), send_count, call.output, counts.counts,
-                                counts.displs, carriage.type, engine.comm(), call.stream),
+      comm.api(),
+      comm.api().all_gather_v(const_cast<void*>(call.x), send_count, call.output, counts.counts,
+                              counts.displs, carriage.type, comm.hccl(), call.stream),
       "HcclAllGatherV");
 }
 
 // Each rank broadcasts its block from its place in the output.
-Status GatherByBroadcasts(const Engine& engine, const AllGatherVCall& call) {
+Status GatherByBroadcasts(const HcclCommunicator& comm, const AllGatherVCall& call) {
   const Carriage carriage = CarriageOf(call.dtype);
-  const int64_t own = call.recv_counts[engine.rank()];
-  COLLOPS_RETURN_IF_ERROR(Copy(engine.api(),
-                               ElementAt(call.output, call.rdispls[engine.rank()], call.dtype),
+  const int64_t own = call.recv_counts[comm.rank()];
+  COLLOPS_RETURN_IF_ERROR(Copy(comm.api(),
+                               ElementAt(call.output, call.rdispls[comm.rank()], call.dtype),
                                call.x, own * SizeOf(call.dtype), call.stream));
-  for (int r = 0; r < engine.size(); ++r) {
+  for (int r = 0; r < comm.size(); ++r) {
     if (call.recv_counts[r] == 0) continue;
     COLLOPS_RETURN_IF_ERROR(ToStatus(
-        engine.api(),
-        engine.api().broadcast(ElementAt(call.output, call.rdispls[r], call.dtype),
-                               static_cast<uint64_t>(call.recv_counts[r] * carriage.scale),
-                               carriage.type, static_cast<uint32_t>(r), engine.comm(), call.stream),
+        comm.api(),
+        comm.api().broadcast(ElementAt(call.output, call.rdispls[r], call.dtype),
+                             static_cast<uint64_t>(call.recv_counts[r] * carriage.scale),
+                             carriage.type, static_cast<uint32_t>(r), comm.hccl(), call.stream),
         "HcclBroadcast"));
   }
   return Ok();
 }
 
-Status Gather(const Engine& engine, const AllGatherVCall& call, KeepAlive* keep) {
+Status Gather(const HcclCommunicator& comm, const AllGatherVCall& call, KeepAlive* keep) {
   // Every rank knows all counts, so all ranks skip an empty call.
-  if (AreZero(call.recv_counts, engine.size())) return Ok();
-  if (AreEven(call.recv_counts, call.rdispls, engine.size())) return GatherEvenly(engine, call);
-  return engine.abilities().all_gather_v ? GatherAtOnce(engine, call, keep)
-                                         : GatherByBroadcasts(engine, call);
+  if (AreZero(call.recv_counts, comm.size())) return Ok();
+  if (AreEven(call.recv_counts, call.rdispls, comm.size())) return GatherEvenly(comm, call);
+  return comm.abilities().all_gather_v ? GatherAtOnce(comm, call, keep)
+                                       : GatherByBroadcasts(comm, call);
 }
 
-}  // namespace
-
-Status AllGatherV(const Engine& engine, const AllGatherVCall& call, KeepAlive* keep) {
-  // The gaps after the exchange: if zeroing fails, this rank has still taken part in the exchange.
-  COLLOPS_RETURN_IF_ERROR(Gather(engine, call, keep));
+// Zeros for the elements that no block of a call covers.
+template <typename Call>
+Status ZeroGaps(const HcclCommunicator& comm, const Call& call) {
   for (int64_t i = 0; i < call.num_gaps; ++i) {
-    COLLOPS_RETURN_IF_ERROR(Zero(engine.api(), call.output, call.gaps[i], call.dtype, call.stream));
+    COLLOPS_RETURN_IF_ERROR(Zero(comm.api(), call.output, call.gaps[i], call.dtype, call.stream));
   }
   return Ok();
 }
-
-namespace {
 
 struct Reduced {
   DataType type = DataType::kInt8;
@@ -120,61 +114,61 @@ struct Reduced {
   void* output = nullptr;  // not null: HCCL takes no null, also of a rank that receives nothing
 };
 
-Status ScatterEvenly(const Engine& engine, const ReduceScatterVCall& call, Reduced* what) {
+Status ScatterEvenly(const HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what) {
   COLLOPS_RETURN_IF_ERROR(FindReduction(call.dtype, call.op, &what->type, &what->reduction));
   return ToStatus(
-      engine.api(),
-      engine.api().reduce_scatter(what->x, what->output, static_cast<uint64_t>(call.send_counts[0]),
-                                  what->type, what->reduction, engine.comm(), call.stream),
+      comm.api(),
+      comm.api().reduce_scatter(what->x, what->output, static_cast<uint64_t>(call.send_counts[0]),
+                                what->type, what->reduction, comm.hccl(), call.stream),
       "HcclReduceScatter");
 }
 
-Status ScatterAtOnce(const Engine& engine, const ReduceScatterVCall& call, Reduced* what,
+Status ScatterAtOnce(const HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what,
                      KeepAlive* keep) {
   const HcclCounts counts =
-      TakeCounts(call.send_counts, call.sdispls, engine.size(), 1, call.keep != nullptr, keep);
-  const auto received = static_cast<uint64_t>(call.send_counts[engine.rank()]);
+      TakeCounts(call.send_counts, call.sdispls, comm.size(), 1, call.keep != nullptr, keep);
+  const auto received = static_cast<uint64_t>(call.send_counts[comm.rank()]);
   return ToStatus(
-      engine.api(),
-      engine.api().reduce_scatter_v(what->x, counts.counts, counts.displs, what->output, received,
-                                    what->type, what->reduction, engine.comm(), call.stream),
+      comm.api(),
+      comm.api().reduce_scatter_v(what->x, counts.counts, counts.displs, what->output, received,
+                                  what->type, what->reduction, comm.hccl(), call.stream),
       "HcclReduceScatterV");
 }
 
 // Each rank is the root of its own slice.
-Status ScatterByReductions(const Engine& engine, const ReduceScatterVCall& call, Reduced* what) {
-  for (int r = 0; r < engine.size(); ++r) {
+Status ScatterByReductions(const HcclCommunicator& comm, const ReduceScatterVCall& call,
+                           Reduced* what) {
+  for (int r = 0; r < comm.size(); ++r) {
     if (call.send_counts[r] == 0) continue;
     COLLOPS_RETURN_IF_ERROR(ToStatus(
-        engine.api(),
-        engine.api().reduce(ElementAt(what->x, call.sdispls[r], call.dtype), what->output,
-                            static_cast<uint64_t>(call.send_counts[r]), what->type, what->reduction,
-                            static_cast<uint32_t>(r), engine.comm(), call.stream),
+        comm.api(),
+        comm.api().reduce(ElementAt(what->x, call.sdispls[r], call.dtype), what->output,
+                          static_cast<uint64_t>(call.send_counts[r]), what->type, what->reduction,
+                          static_cast<uint32_t>(r), comm.hccl(), call.stream),
         "HcclReduce"));
   }
   return Ok();
 }
 
-Status Scatter(const Engine& engine, const ReduceScatterVCall& call, KeepAlive* keep) {
+Status Scatter(const HcclCommunicator& comm, const ReduceScatterVCall& call, KeepAlive* keep) {
   // Every rank knows all counts, so all ranks skip an empty call.
-  if (AreZero(call.send_counts, engine.size())) return Ok();
+  if (AreZero(call.send_counts, comm.size())) return Ok();
   Reduced what;
   what.x = const_cast<void*>(call.x);
-  what.output = call.send_counts[engine.rank()] > 0 ? call.output : engine.stand_in();
-  if (AreEven(call.send_counts, call.sdispls, engine.size())) {
-    return ScatterEvenly(engine, call, &what);
+  what.output = call.send_counts[comm.rank()] > 0 ? call.output : comm.stand_in();
+  if (AreEven(call.send_counts, call.sdispls, comm.size())) {
+    return ScatterEvenly(comm, call, &what);
   }
-  if (HasOneOwner(call.send_counts, engine.size())) {
+  if (HasOneOwner(call.send_counts, comm.size())) {
     COLLOPS_RETURN_IF_ERROR(FindReduction(call.dtype, call.op, &what.type, &what.reduction));
-    return ScatterByReductions(engine, call, &what);
+    return ScatterByReductions(comm, call, &what);
   }
   COLLOPS_RETURN_IF_ERROR(FindReductionV(call.dtype, call.op, &what.type, &what.reduction));
-  return engine.abilities().reduce_scatter_v ? ScatterAtOnce(engine, call, &what, keep)
-                                             : ScatterByReductions(engine, call, &what);
+  return comm.abilities().reduce_scatter_v ? ScatterAtOnce(comm, call, &what, keep)
+                                           : ScatterByReductions(comm, call, &what);
 }
 
-}  // namespace
-
+// HCCL documents no ReduceScatter in place.
 Status CheckApart(const ReduceScatterVCall& call, int rank_size) {
   int64_t end = 0;
   for (int r = 0; r < rank_size; ++r) end = std::max(end, call.sdispls[r] + call.send_counts[r]);
@@ -185,60 +179,6 @@ Status CheckApart(const ReduceScatterVCall& call, int rank_size) {
       ": the output overlaps x, and HCCL does not scatter in place: pass other memory");
   return Ok();
 }
-
-Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, KeepAlive* keep) {
-  COLLOPS_RETURN_IF_ERROR(Scatter(engine, call, keep));
-  const int64_t received = call.send_counts[engine.rank()];
-  return Zero(engine.api(), call.output, {received, call.output_count}, call.dtype, call.stream);
-}
-
-Status AllReduce(const Engine& engine, const AllReduceCall& call) {
-  if (call.count == 0) return Ok();  // on every rank
-  DataType type = DataType::kInt8;
-  Reduction reduction = Reduction::kSum;
-  COLLOPS_RETURN_IF_ERROR(FindReduction(call.dtype, call.op, &type, &reduction));
-  return ToStatus(engine.api(),
-                  engine.api().all_reduce(const_cast<void*>(call.x), call.output,
-                                          static_cast<uint64_t>(call.count), type, reduction,
-                                          engine.comm(), call.stream),
-                  "HcclAllReduce");
-}
-
-Status Broadcast(const Engine& engine, const BroadcastCall& call) {
-  if (call.count == 0) return Ok();  // on every rank
-  const Carriage carriage = CarriageOf(call.dtype);
-  return ToStatus(engine.api(),
-                  engine.api().broadcast(
-                      call.data, static_cast<uint64_t>(call.count * carriage.scale), carriage.type,
-                      static_cast<uint32_t>(call.root), engine.comm(), call.stream),
-                  "HcclBroadcast");
-}
-
-// A rank that neither sends nor receives takes part, because it does not know what the others do;
-// HCCL takes no null.
-Status ExchangeV(const Engine& engine, const ExchangeVCall& call, KeepAlive* keep) {
-  const Carriage carriage = CarriageOf(call.dtype);
-  const bool held = call.keep != nullptr;
-  const HcclCounts sends =
-      TakeCounts(call.send_counts, call.sdispls, engine.size(), carriage.scale, held, keep);
-  const HcclCounts receives =
-      TakeCounts(call.recv_counts, call.rdispls, engine.size(), carriage.scale, held, keep);
-  const void* const x = AreZero(call.send_counts, engine.size()) ? engine.stand_in() : call.x;
-  const void* const output =
-      AreZero(call.recv_counts, engine.size()) ? engine.stand_in() : call.output;
-  COLLOPS_RETURN_IF_ERROR(
-      ToStatus(engine.api(),
-               engine.api().all_to_all_v(x, sends.counts, sends.displs, carriage.type, output,
-                                         receives.counts, receives.displs, carriage.type,
-                                         engine.comm(), call.stream),
-               "HcclAlltoAllV"));
-  for (int64_t i = 0; i < call.num_gaps; ++i) {
-    COLLOPS_RETURN_IF_ERROR(Zero(engine.api(), call.output, call.gaps[i], call.dtype, call.stream));
-  }
-  return Ok();
-}
-
-namespace {
 
 // A message as HCCL takes it. `turn`: how many messages of the list to (or from) the same rank come
 // before it.
@@ -267,59 +207,139 @@ int CountBefore(const std::vector<Item>& items, const SendRecvItem& item) {
 }
 
 // What this rank sends to itself is copied: HCCL connects no rank with itself.
-Status CopyOwn(const Engine& engine, const Transfer* list, int count, Stream stream) {
+Status CopyOwn(const HcclCommunicator& comm, const Transfer* list, int count, Stream stream) {
   std::vector<const Transfer*> sends;
   std::vector<const Transfer*> receives;
   for (int i = 0; i < count; ++i) {
-    if (list[i].peer != engine.rank()) continue;
+    if (list[i].peer != comm.rank()) continue;
     (list[i].way == Transfer::kSend ? sends : receives).push_back(&list[i]);
   }
   for (size_t i = 0; i < sends.size(); ++i) {
     COLLOPS_RETURN_IF_ERROR(
-        Copy(engine.api(), receives[i]->data, sends[i]->data, sends[i]->bytes, stream));
+        Copy(comm.api(), receives[i]->data, sends[i]->data, sends[i]->bytes, stream));
   }
   return Ok();
 }
 
-Status One(const Engine& engine, const SendRecvItem& item, Stream stream) {
-  const Api& api = engine.api();
+Status One(const HcclCommunicator& comm, const SendRecvItem& item, Stream stream) {
+  const Api& api = comm.api();
   if (item.way == Way::kSend) {
-    return ToStatus(api,
-                    api.send(item.data, item.count, item.type, item.peer, engine.comm(), stream),
+    return ToStatus(api, api.send(item.data, item.count, item.type, item.peer, comm.hccl(), stream),
                     "HcclSend");
   }
-  return ToStatus(api, api.recv(item.data, item.count, item.type, item.peer, engine.comm(), stream),
+  return ToStatus(api, api.recv(item.data, item.count, item.type, item.peer, comm.hccl(), stream),
                   "HcclRecv");
 }
 
-}  // namespace
+// The messages of these two names are one each, and their peers make the other.
+bool IsBatch(const char* name) {
+  return std::strcmp(name, "Send") != 0 && std::strcmp(name, "Recv") != 0;
+}
 
 // HCCL takes one message per rank and direction in a batch, so the second ones are a second batch.
 // Both ranks count alike: the n-th message between them is in the n-th batch of both.
-Status Messages(const Engine& engine, const Transfer* list, int count, bool batched,
-                Stream stream) {
-  COLLOPS_RETURN_IF_ERROR(CopyOwn(engine, list, count, stream));
+Status PutMessages(const HcclCommunicator& comm, const Transfer* list, int count, bool batched,
+                   Stream stream) {
+  COLLOPS_RETURN_IF_ERROR(CopyOwn(comm, list, count, stream));
   std::vector<Item> items;
   int turns = 0;
   for (int i = 0; i < count; ++i) {
-    if (list[i].peer == engine.rank() || list[i].bytes == 0) continue;
+    if (list[i].peer == comm.rank() || list[i].bytes == 0) continue;
     const SendRecvItem item = ItemOf(list[i]);
     items.push_back({item, CountBefore(items, item)});
     turns = std::max(turns, items.back().turn + 1);
   }
-  if (!batched && items.size() == 1) return One(engine, items[0].item, stream);
+  if (!batched && items.size() == 1) return One(comm, items[0].item, stream);
   for (int turn = 0; turn < turns; ++turn) {
     std::vector<SendRecvItem> batch;
     for (const Item& item : items) {
       if (item.turn == turn) batch.push_back(item.item);
     }
     COLLOPS_RETURN_IF_ERROR(
-        ToStatus(engine.api(),
-                 engine.api().batch_send_recv(batch.data(), static_cast<uint32_t>(batch.size()),
-                                              engine.comm(), stream),
+        ToStatus(comm.api(),
+                 comm.api().batch_send_recv(batch.data(), static_cast<uint32_t>(batch.size()),
+                                            comm.hccl(), stream),
                  "HcclBatchSendRecv"));
   }
   return Ok();
+}
+
+}  // namespace
+
+Status HcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
+  return Enqueue(call, [&](KeepAlive* keep) -> Status {
+    // The gaps after the exchange: if zeroing fails, this rank has still taken part in it.
+    COLLOPS_RETURN_IF_ERROR(Gather(*this, call, keep));
+    return ZeroGaps(*this, call);
+  });
+}
+
+Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
+  const Status apart = CheckApart(call, size());
+  if (!apart.ok()) return Decline(call.agreement->called(), apart);
+  return Enqueue(call, [&](KeepAlive* keep) -> Status {
+    COLLOPS_RETURN_IF_ERROR(Scatter(*this, call, keep));
+    const int64_t received = call.send_counts[rank()];
+    return Zero(api_, call.output, {received, call.output_count}, call.dtype, call.stream);
+  });
+}
+
+// A rank that neither sends nor receives takes part, because it does not know what the others do;
+// HCCL takes no null.
+Status HcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
+  return Enqueue(call, [&](KeepAlive* keep) -> Status {
+    const Carriage carriage = CarriageOf(call.dtype);
+    const bool held = call.keep != nullptr;
+    const HcclCounts sends =
+        TakeCounts(call.send_counts, call.sdispls, size(), carriage.scale, held, keep);
+    const HcclCounts receives =
+        TakeCounts(call.recv_counts, call.rdispls, size(), carriage.scale, held, keep);
+    const void* const x = AreZero(call.send_counts, size()) ? stand_in_ : call.x;
+    const void* const output = AreZero(call.recv_counts, size()) ? stand_in_ : call.output;
+    COLLOPS_RETURN_IF_ERROR(ToStatus(
+        api_,
+        api_.all_to_all_v(x, sends.counts, sends.displs, carriage.type, output, receives.counts,
+                          receives.displs, carriage.type, hccl(), call.stream),
+        "HcclAlltoAllV"));
+    return ZeroGaps(*this, call);
+  });
+}
+
+Status HcclCommunicator::DoAllReduce(const AllReduceCall& call) {
+  return Enqueue(call, [&](KeepAlive*) -> Status {
+    if (call.count == 0) return Ok();  // on every rank
+    DataType type = DataType::kInt8;
+    Reduction reduction = Reduction::kSum;
+    COLLOPS_RETURN_IF_ERROR(FindReduction(call.dtype, call.op, &type, &reduction));
+    return ToStatus(
+        api_,
+        api_.all_reduce(const_cast<void*>(call.x), call.output, static_cast<uint64_t>(call.count),
+                        type, reduction, hccl(), call.stream),
+        "HcclAllReduce");
+  });
+}
+
+Status HcclCommunicator::DoBroadcast(const BroadcastCall& call) {
+  return Enqueue(call, [&](KeepAlive*) -> Status {
+    if (call.count == 0) return Ok();  // on every rank
+    const Carriage carriage = CarriageOf(call.dtype);
+    return ToStatus(
+        api_,
+        api_.broadcast(call.data, static_cast<uint64_t>(call.count * carriage.scale), carriage.type,
+                       static_cast<uint32_t>(call.root), hccl(), call.stream),
+        "HcclBroadcast");
+  });
+}
+
+Status HcclCommunicator::DoMessages(const CallName& name, Transfer* list, int count, void* stream) {
+  return EnqueueMessages(name.called, "HCCL", list, count, stream,
+                         [&] { return PutMessages(*this, list, count, IsBatch(name.op), stream); });
+}
+
+Status HcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
+  return EnqueueBarrier(agreement, stream, [&] {
+    return ToStatus(api_, api_.barrier(hccl(), stream), "HcclBarrier");
+  });
 }
 
 }  // namespace collops::hccl

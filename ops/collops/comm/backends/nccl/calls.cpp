@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "collops/comm/backends/nccl/engine.h"
-#include "collops/comm/backends/nccl/library.h"
+#include "collops/comm/backends/nccl/communicator.h"
 #include "collops/comm/even_split.h"
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/bodies/reduction.h"
@@ -14,27 +13,28 @@ namespace {
 // Calls of NCCL that are put on their streams together, as one kernel where NCCL can.
 // ncclGroupStart counts per thread, so a group that was begun is always ended.
 template <typename Body>
-Status InGroup(const Engine& engine, Body&& body) {
-  const Api& api = engine.api();
+Status InGroup(const NcclCommunicator& comm, Body&& body) {
+  const Api& api = comm.api();
   COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.group_start(), "ncclGroupStart"));
   const Status status = body();
-  const Status ended = engine.Taken(api.group_end(), "ncclGroupEnd");
+  const Status ended = comm.Taken(api.group_end(), "ncclGroupEnd");
   return status.ok() ? ended : status;
 }
 
 // A message of `bytes` bytes to or from `peer`, in a group; nothing if it has none.
-Status Send(const Engine& engine, const void* data, int64_t bytes, int peer, Stream stream) {
+Status Send(const NcclCommunicator& comm, const void* data, int64_t bytes, int peer,
+            Stream stream) {
   if (bytes == 0) return Ok();
-  const Api& api = engine.api();
+  const Api& api = comm.api();
   return ToStatus(
-      api, api.send(data, static_cast<size_t>(bytes), DataType::kInt8, peer, engine.comm(), stream),
+      api, api.send(data, static_cast<size_t>(bytes), DataType::kInt8, peer, comm.nccl(), stream),
       "ncclSend");
 }
-Status Receive(const Engine& engine, void* data, int64_t bytes, int peer, Stream stream) {
+Status Receive(const NcclCommunicator& comm, void* data, int64_t bytes, int peer, Stream stream) {
   if (bytes == 0) return Ok();
-  const Api& api = engine.api();
+  const Api& api = comm.api();
   return ToStatus(
-      api, api.recv(data, static_cast<size_t>(bytes), DataType::kInt8, peer, engine.comm(), stream),
+      api, api.recv(data, static_cast<size_t>(bytes), DataType::kInt8, peer, comm.nccl(), stream),
       "ncclRecv");
 }
 
@@ -47,68 +47,46 @@ const std::byte* ByteAt(const void* data, int64_t element, DType dtype) {
 
 // Zeros for the elements that no block of a call covers.
 template <typename Call>
-Status ZeroGaps(const Engine& engine, const Call& call) {
+Status ZeroGaps(const NcclCommunicator& comm, const Call& call) {
   for (int64_t i = 0; i < call.num_gaps; ++i) {
     const Range& gap = call.gaps[i];
-    COLLOPS_RETURN_IF_ERROR(cuda::SetZero(engine.driver(),
-                                          ByteAt(call.output, gap.begin, call.dtype),
+    COLLOPS_RETURN_IF_ERROR(cuda::SetZero(comm.driver(), ByteAt(call.output, gap.begin, call.dtype),
                                           (gap.end - gap.begin) * SizeOf(call.dtype), call.stream));
   }
   return Ok();
 }
 
-Status Gather(const Engine& engine, const AllGatherVCall& call) {
-  const Api& api = engine.api();
+Status Gather(const NcclCommunicator& comm, const AllGatherVCall& call) {
+  const Api& api = comm.api();
   const int64_t size = SizeOf(call.dtype);
   // Every rank knows all counts, so all ranks skip an empty call.
-  if (AreZero(call.recv_counts, engine.size())) return Ok();
-  if (AreEven(call.recv_counts, call.rdispls, engine.size())) {
+  if (AreZero(call.recv_counts, comm.size())) return Ok();
+  if (AreEven(call.recv_counts, call.rdispls, comm.size())) {
     const auto bytes = static_cast<size_t>(call.recv_counts[0] * size);
-    return engine.Taken(
-        api.all_gather(call.x, call.output, bytes, DataType::kInt8, engine.comm(), call.stream),
+    return comm.Taken(
+        api.all_gather(call.x, call.output, bytes, DataType::kInt8, comm.nccl(), call.stream),
         "ncclAllGather");
   }
-  return InGroup(engine, [&]() -> Status {
-    for (int r = 0; r < engine.size(); ++r) {
+  return InGroup(comm, [&]() -> Status {
+    for (int r = 0; r < comm.size(); ++r) {
       if (call.recv_counts[r] == 0) continue;
       void* const block = ByteAt(call.output, call.rdispls[r], call.dtype);
-      const void* const send = r == engine.rank() ? call.x : block;
+      const void* const send = r == comm.rank() ? call.x : block;
       COLLOPS_RETURN_IF_ERROR(
           ToStatus(api,
                    api.broadcast(send, block, static_cast<size_t>(call.recv_counts[r] * size),
-                                 DataType::kInt8, r, engine.comm(), call.stream),
+                                 DataType::kInt8, r, comm.nccl(), call.stream),
                    "ncclBroadcast"));
     }
     return Ok();
   });
 }
 
-}  // namespace
-
-Status AllGatherV(const Engine& engine, const AllGatherVCall& call) {
+Status GatherAndZero(const NcclCommunicator& comm, const AllGatherVCall& call) {
   // The gaps after the exchange: if zeroing fails, this rank has still taken part in the exchange.
-  COLLOPS_RETURN_IF_ERROR(Gather(engine, call));
-  return ZeroGaps(engine, call);
+  COLLOPS_RETURN_IF_ERROR(Gather(comm, call));
+  return ZeroGaps(comm, call);
 }
-
-Status Broadcast(const Engine& engine, const BroadcastCall& call) {
-  if (call.count == 0) return Ok();
-  const auto bytes = static_cast<size_t>(call.count * SizeOf(call.dtype));
-  return engine.Taken(engine.api().broadcast(call.data, call.data, bytes, DataType::kInt8,
-                                             call.root, engine.comm(), call.stream),
-                      "ncclBroadcast");
-}
-
-Status Barrier(const Engine& engine, Stream stream) {
-  void* const word = reinterpret_cast<void*>(engine.stand_in().pointer());
-  const Status taken = engine.Taken(engine.api().all_reduce(word, word, 1, DataType::kInt8,
-                                                            Reduction::kSum, engine.comm(), stream),
-                                    "ncclAllReduce");
-  engine.stand_in().UsedOn(stream);
-  return taken;
-}
-
-namespace {
 
 // At most so much staging in all, in rows that begin at multiples of kAlignment.
 constexpr int64_t kStagingBytes = int64_t{64} << 20;
@@ -124,20 +102,34 @@ int64_t RoundCount(DType dtype, int rank_size) {
   return std::max(row, kAlignment) / SizeOf(dtype);
 }
 
+// Where a rank of the group puts the peers' slices until they are reduced: rows of `stride` bytes,
+// one per peer. A slice that is longer than a row is reduced in rounds.
+struct Staging {
+  int64_t stride = 0;  // bytes
+  int peers = 0;
+  int64_t bytes() const { return stride * peers; }
+};
+
+// For this rank's slice of `count` elements.
+Staging StagingOf(DType dtype, int64_t count, int rank_size) {
+  if (SizeOf(dtype) == 0) return {};  // such a call is refused
+  const int64_t row_count = std::min(count, RoundCount(dtype, rank_size));
+  return {RoundUp(row_count * SizeOf(dtype)), rank_size - 1};
+}
+
 // One rank's part of a round.
 class Rounds {
  public:
-  Rounds(const Engine& engine, const ReduceScatterVCall& call)
-      : engine_(engine),
+  Rounds(const NcclCommunicator& comm, const ReduceScatterVCall& call)
+      : comm_(comm),
         call_(call),
-        rank_(engine.rank()),
+        rank_(comm.rank()),
         own_count_(call.send_counts[rank_]),
-        staging_(StagingOf(call.dtype, own_count_, engine.size())),
-        round_count_(RoundCount(call.dtype, engine.size())) {}
+        staging_(StagingOf(call.dtype, own_count_, comm.size())),
+        round_count_(RoundCount(call.dtype, comm.size())) {}
 
   Status Run() {
-    const int64_t longest =
-        *std::max_element(call_.send_counts, call_.send_counts + engine_.size());
+    const int64_t longest = *std::max_element(call_.send_counts, call_.send_counts + comm_.size());
     for (int64_t begin = 0; begin < longest; begin += round_count_) {
       COLLOPS_RETURN_IF_ERROR(Exchange(begin));
       COLLOPS_RETURN_IF_ERROR(Reduce(begin));
@@ -152,14 +144,13 @@ class Rounds {
 
   Status Exchange(int64_t begin) {
     const int64_t size = SizeOf(call_.dtype);
-    return InGroup(engine_, [&]() -> Status {
+    return InGroup(comm_, [&]() -> Status {
       auto* row = static_cast<std::byte*>(call_.scratch);
-      for (int r = 0; r < engine_.size(); ++r) {
+      for (int r = 0; r < comm_.size(); ++r) {
         if (r == rank_) continue;
         const void* const slice = ByteAt(call_.x, call_.sdispls[r] + begin, call_.dtype);
-        COLLOPS_RETURN_IF_ERROR(Send(engine_, slice, CountOf(r, begin) * size, r, call_.stream));
-        COLLOPS_RETURN_IF_ERROR(
-            Receive(engine_, row, CountOf(rank_, begin) * size, r, call_.stream));
+        COLLOPS_RETURN_IF_ERROR(Send(comm_, slice, CountOf(r, begin) * size, r, call_.stream));
+        COLLOPS_RETURN_IF_ERROR(Receive(comm_, row, CountOf(rank_, begin) * size, r, call_.stream));
         row += staging_.stride;
       }
       return Ok();
@@ -175,13 +166,13 @@ class Rounds {
     args.staging = call_.scratch;
     args.stride_bytes = staging_.stride;
     args.rank = rank_;
-    args.rank_size = engine_.size();
+    args.rank_size = comm_.size();
     args.dtype = call_.dtype;
     args.op = call_.op;
-    return engine_.kernels().Launch(args, args.count * SizeOf(call_.dtype), call_.stream);
+    return comm_.kernels().Launch(args, args.count * SizeOf(call_.dtype), call_.stream);
   }
 
-  const Engine& engine_;
+  const NcclCommunicator& comm_;
   const ReduceScatterVCall& call_;
   const int rank_;
   const int64_t own_count_;
@@ -224,98 +215,128 @@ bool FindExact(DType dtype, ReduceOp op, DataType* type, Reduction* reduction) {
   return false;
 }
 
-Status Scatter(const Engine& engine, const ReduceScatterVCall& call) {
+Status Scatter(const NcclCommunicator& comm, const ReduceScatterVCall& call) {
   // Every rank knows all counts, so all ranks skip an empty call.
-  if (AreZero(call.send_counts, engine.size())) return Ok();
+  if (AreZero(call.send_counts, comm.size())) return Ok();
   DataType type = DataType::kInt8;
   Reduction reduction = Reduction::kSum;
-  if (AreEven(call.send_counts, call.sdispls, engine.size()) &&
+  if (AreEven(call.send_counts, call.sdispls, comm.size()) &&
       FindExact(call.dtype, call.op, &type, &reduction)) {
-    return engine.Taken(
-        engine.api().reduce_scatter(call.x, call.output, static_cast<size_t>(call.send_counts[0]),
-                                    type, reduction, engine.comm(), call.stream),
+    return comm.Taken(
+        comm.api().reduce_scatter(call.x, call.output, static_cast<size_t>(call.send_counts[0]),
+                                  type, reduction, comm.nccl(), call.stream),
         "ncclReduceScatter");
   }
-  return Rounds(engine, call).Run();
+  return Rounds(comm, call).Run();
+}
+
+Status ScatterAndZero(const NcclCommunicator& comm, const ReduceScatterVCall& call) {
+  COLLOPS_RETURN_IF_ERROR(Scatter(comm, call));
+  const int64_t received = call.send_counts[comm.rank()];
+  return cuda::SetZero(comm.driver(), ByteAt(call.output, received, call.dtype),
+                       (call.output_count - received) * SizeOf(call.dtype), call.stream);
 }
 
 }  // namespace
 
-Staging StagingOf(DType dtype, int64_t count, int rank_size) {
-  Staging staging;
-  if (SizeOf(dtype) == 0) return staging;  // such a call is refused
-  staging.row_count = std::min(count, RoundCount(dtype, rank_size));
-  staging.stride = RoundUp(staging.row_count * SizeOf(dtype));
-  staging.peers = rank_size - 1;
-  return staging;
+int64_t NcclCommunicator::ScratchBytes(DType dtype, ReduceOp /*op*/, int64_t own_count,
+                                       int num_ranks) const {
+  return StagingOf(dtype, own_count, num_ranks).bytes();
 }
 
-Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call) {
-  COLLOPS_RETURN_IF_ERROR(Scatter(engine, call));
-  const int64_t received = call.send_counts[engine.rank()];
-  return cuda::SetZero(engine.driver(), ByteAt(call.output, received, call.dtype),
-                       (call.output_count - received) * SizeOf(call.dtype), call.stream);
+Status NcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
+  return Enqueue(call, [&](KeepAlive*) { return GatherAndZero(*this, call); });
 }
 
-Status AllReduce(const Engine& engine, const AllReduceCall& call) {
-  if (call.count == 0) return Ok();
-  DataType type = DataType::kInt8;
-  Reduction reduction = Reduction::kSum;
-  if (FindExact(call.dtype, call.op, &type, &reduction)) {
-    return engine.Taken(
-        engine.api().all_reduce(call.x, call.output, static_cast<size_t>(call.count), type,
-                                reduction, engine.comm(), call.stream),
-        "ncclAllReduce");
-  }
-  const EvenSplit split(call.count, engine.size());
-  COLLOPS_RETURN_IF_ERROR(ReduceScatterV(engine, split.Reduce(call, engine.rank())));
-  return AllGatherV(engine, split.Gather(call, engine.rank()));
+Status NcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
+  return Enqueue(call, [&](KeepAlive*) { return ScatterAndZero(*this, call); });
 }
 
-Status ExchangeV(const Engine& engine, const ExchangeVCall& call) {
-  const int64_t size = SizeOf(call.dtype);
-  const int own = engine.rank();
-  const Status moved = InGroup(engine, [&]() -> Status {
-    for (int r = 0; r < engine.size(); ++r) {
+Status NcclCommunicator::DoAllReduce(const AllReduceCall& call) {
+  return Enqueue(call, [&](KeepAlive*) -> Status {
+    if (call.count == 0) return Ok();
+    DataType type = DataType::kInt8;
+    Reduction reduction = Reduction::kSum;
+    if (FindExact(call.dtype, call.op, &type, &reduction)) {
+      return Taken(api_.all_reduce(call.x, call.output, static_cast<size_t>(call.count), type,
+                                   reduction, nccl(), call.stream),
+                   "ncclAllReduce");
+    }
+    const EvenSplit split(call.count, size());
+    COLLOPS_RETURN_IF_ERROR(ScatterAndZero(*this, split.Reduce(call, rank())));
+    return GatherAndZero(*this, split.Gather(call, rank()));
+  });
+}
+
+Status NcclCommunicator::DoBroadcast(const BroadcastCall& call) {
+  return Enqueue(call, [&](KeepAlive*) -> Status {
+    if (call.count == 0) return Ok();
+    const auto bytes = static_cast<size_t>(call.count * SizeOf(call.dtype));
+    return Taken(api_.broadcast(call.data, call.data, bytes, DataType::kInt8, call.root, nccl(),
+                                call.stream),
+                 "ncclBroadcast");
+  });
+}
+
+Status NcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
+  return EnqueueBarrier(agreement, stream, [&] {
+    void* const word = reinterpret_cast<void*>(stand_in_->pointer());
+    const Status taken =
+        Taken(api_.all_reduce(word, word, 1, DataType::kInt8, Reduction::kSum, nccl(), stream),
+              "ncclAllReduce");
+    stand_in_->UsedOn(stream);
+    return taken;
+  });
+}
+
+Status NcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
+  const int64_t size_bytes = SizeOf(call.dtype);
+  const int own = rank();
+  const auto exchange = [&]() -> Status {
+    for (int r = 0; r < size(); ++r) {
       if (r == own) continue;
-      COLLOPS_RETURN_IF_ERROR(Send(engine, ByteAt(call.x, call.sdispls[r], call.dtype),
-                                   call.send_counts[r] * size, r, call.stream));
-      COLLOPS_RETURN_IF_ERROR(Receive(engine, ByteAt(call.output, call.rdispls[r], call.dtype),
-                                      call.recv_counts[r] * size, r, call.stream));
+      COLLOPS_RETURN_IF_ERROR(Send(*this, ByteAt(call.x, call.sdispls[r], call.dtype),
+                                   call.send_counts[r] * size_bytes, r, call.stream));
+      COLLOPS_RETURN_IF_ERROR(Receive(*this, ByteAt(call.output, call.rdispls[r], call.dtype),
+                                      call.recv_counts[r] * size_bytes, r, call.stream));
     }
     return Ok();
+  };
+  return Enqueue(call, [&](KeepAlive*) -> Status {
+    COLLOPS_RETURN_IF_ERROR(InGroup(*this, exchange));
+    COLLOPS_RETURN_IF_ERROR(cuda::Copy(driver_, ByteAt(call.output, call.rdispls[own], call.dtype),
+                                       ByteAt(call.x, call.sdispls[own], call.dtype),
+                                       call.recv_counts[own] * size_bytes, call.stream));
+    return ZeroGaps(*this, call);
   });
-  COLLOPS_RETURN_IF_ERROR(moved);
-  COLLOPS_RETURN_IF_ERROR(cuda::Copy(
-      engine.driver(), ByteAt(call.output, call.rdispls[own], call.dtype),
-      ByteAt(call.x, call.sdispls[own], call.dtype), call.recv_counts[own] * size, call.stream));
-  return ZeroGaps(engine, call);
 }
 
 // The check of the list has found as many messages to this rank as from it, of the same sizes.
-Status Messages(const Engine& engine, const Transfer* list, int count, Stream stream) {
+Status NcclCommunicator::DoMessages(const CallName& name, Transfer* list, int count, void* stream) {
   std::vector<const Transfer*> own[2];
-  const Status moved = InGroup(engine, [&]() -> Status {
+  const auto exchange = [&]() -> Status {
     for (int i = 0; i < count; ++i) {
       const Transfer& transfer = list[i];
-      if (transfer.peer == engine.rank()) {
+      if (transfer.peer == rank()) {
         own[transfer.way].push_back(&transfer);
       } else if (transfer.way == Transfer::kSend) {
-        COLLOPS_RETURN_IF_ERROR(Send(engine, transfer.data, transfer.bytes, transfer.peer, stream));
+        COLLOPS_RETURN_IF_ERROR(Send(*this, transfer.data, transfer.bytes, transfer.peer, stream));
       } else {
         COLLOPS_RETURN_IF_ERROR(
-            Receive(engine, transfer.data, transfer.bytes, transfer.peer, stream));
+            Receive(*this, transfer.data, transfer.bytes, transfer.peer, stream));
       }
     }
     return Ok();
+  };
+  return EnqueueMessages(name.called, "NCCL", list, count, stream, [&]() -> Status {
+    COLLOPS_RETURN_IF_ERROR(InGroup(*this, exchange));
+    const auto& [sends, receives] = own;
+    for (size_t i = 0; i < sends.size(); ++i) {
+      COLLOPS_RETURN_IF_ERROR(
+          cuda::Copy(driver_, receives[i]->data, sends[i]->data, sends[i]->bytes, stream));
+    }
+    return Ok();
   });
-  COLLOPS_RETURN_IF_ERROR(moved);
-  const auto& [sends, receives] = own;
-  for (size_t i = 0; i < sends.size(); ++i) {
-    COLLOPS_RETURN_IF_ERROR(
-        cuda::Copy(engine.driver(), receives[i]->data, sends[i]->data, sends[i]->bytes, stream));
-  }
-  return Ok();
 }
 
 }  // namespace collops::nccl

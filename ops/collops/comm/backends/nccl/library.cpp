@@ -1,8 +1,5 @@
 #include "collops/comm/backends/nccl/library.h"
 
-#include <unistd.h>
-
-#include <mutex>
 #include <string>
 
 #include "collops/core/process/shared_library.h"
@@ -13,23 +10,16 @@ namespace {
 
 constexpr const char* kName = "libnccl.so.2";
 
-struct Folder {
-  std::mutex mutex;
-  std::string path;
-};
-Folder& GetFolder() {
-  static Folder* const folder = new Folder;
+PackageFolder& Package() {
+  static auto* const folder = new PackageFolder;
   return *folder;
 }
 
 // The library that a search finds, as torch has loaded it, goes first.
 std::string PathOf() {
-  void* const loaded = dlopen(kName, RTLD_NOW | RTLD_NOLOAD);
-  if (loaded != nullptr) return kName;
-  Folder& folder = GetFolder();
-  const std::lock_guard<std::mutex> lock(folder.mutex);
-  const std::string path = folder.path + "/" + kName;
-  return !folder.path.empty() && access(path.c_str(), R_OK) == 0 ? path : kName;
+  if (dlopen(kName, RTLD_NOW | RTLD_NOLOAD) != nullptr) return kName;
+  const std::string path = Package().Find(kName);
+  return path.empty() ? kName : path;
 }
 
 std::string TextOf(int version) {
@@ -89,9 +79,7 @@ Status Load(const Api** api) {
 }
 
 void SetWheelFolder(const std::string& folder) {
-  Folder& known = GetFolder();
-  const std::lock_guard<std::mutex> lock(known.mutex);
-  known.path = folder;
+  Package().Set(folder);
   // NVIDIA's packages lie beside each other: nvidia/nccl/lib, nvidia/cu13/lib.
   if (!folder.empty()) cuda::SetBlasPackages(folder + "/../..");
 }

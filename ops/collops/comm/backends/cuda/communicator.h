@@ -11,7 +11,7 @@
 
 #include "collops/comm/backends/cuda/disagreement.h"
 #include "collops/comm/call.h"
-#include "collops/comm/streams/stream_engine.h"
+#include "collops/comm/streams/stream_communicator.h"
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/devices.h"
 #include "collops/kernels/cuda/driver.h"
@@ -112,15 +112,18 @@ class PeerMemory {
   char* regions_[cuda::kMostRanks] = {};
 };
 
-// One rank's GPU, its kernels, and the memory through which they meet those of the peers. Threads
-// as in StreamEngine.
-class Engine : public StreamEngine {
+// GPUs of one host that address each other's memory: a call is one kernel on each, or three, which
+// wait for the kernels of the peers. Ranks are threads or processes, and may share a GPU. The
+// kernels compare the calls, so a disagreement is reported by the next call; the rest is
+// StreamCommunicator's. A kernel has its own copy of counts and displacements, so nothing but the
+// tensors is used later.
+class CudaCommunicator final : public StreamCommunicator {
  public:
-  Engine(const cuda::DriverApi& driver, const CommunicatorSpec& spec);
+  CudaCommunicator(std::shared_ptr<control::Control> control, const cuda::DriverApi& driver,
+                   bool compares);
+  ~CudaCommunicator() override { Finish(); }
 
-  const cuda::DriverApi& driver() const { return driver_; }
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
 
   // A call of this group: its terms, which the ranks' kernels compare. The rest is the caller's.
   cuda::PeerCall BeginCall(const Agreement& agreement);
@@ -135,7 +138,7 @@ class Engine : public StreamEngine {
     int blocks = 1;
     COLLOPS_RETURN_IF_ERROR(FindBlocks(args.call, bytes, &blocks));
     COLLOPS_RETURN_IF_ERROR(CheckStream(stream));
-    const cuda::RunningCalls::Launching launching(device_);
+    const cuda::RunningCalls::Launching launching(device_index());
     COLLOPS_RETURN_IF_ERROR(OrderBehindLast(stream));
     if (IsGated(bytes)) {
       COLLOPS_RETURN_IF_ERROR(LaunchGated(cuda::Gated<Args>{args}, bytes, part, stream));
@@ -145,29 +148,39 @@ class Engine : public StreamEngine {
     return MarkLast(stream);
   }
 
+ protected:
+  // Also a call without elements is a step, in which the kernels compare.
+  Status DoAllGatherV(const AllGatherVCall& call) override;
+  // The kernel reads each slice once and adds in rank order.
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override;
+  Status DoExchangeV(const ExchangeVCall& call) override;
+  // What fits into a cell goes to every rank, and each adds all; longer x: ReduceScatterV and
+  // AllGatherV of even parts.
+  Status DoAllReduce(const AllReduceCall& call) override;
+  Status DoBarrier(const Agreement& agreement, void* stream) override;
+
   bool connected() const override { return is_connected_; }
-  Status FindDevice(int* device) const override;
-  Status OnDevice(int device, const std::function<void()>& step) const override;
-  Status Meet(control::Control* control, bool compares, int device) override;
-  // Ok, or why kernels of this rank cannot wait for others' on that stream.
-  Status CheckStream(void* stream) const;
-  DeviceShare device_share() const override { return share_; }
+  Status FindDevice(int* device) const override { return cuda::CurrentDevice(driver_, device); }
+  void AllowCaptures() const override { cuda::AllowCaptures(driver_); }
+  Status OnDevice(int device, const std::function<void()>& step) const override {
+    return cuda::OnDevice(driver_, device, step);
+  }
+  Status Meet() override;
   Status AsyncError() override;
   Status DeviceError() override;
   std::optional<double> WaitingS() override;
   bool ComparesReplays() const override { return true; }
   bool EndsByAbort() const override { return true; }
   void AbortCalls() override { memory_.Stop(); }
-  void AllowCaptures() const override;
-
- protected:
   double Patience() const override;
   void LetGo(bool past) override;
 
  private:
-  Status MakeRegion(const std::vector<Place>& places, int device);
+  // Ok, or why kernels of this rank cannot wait for others' on that stream.
+  Status CheckStream(void* stream) const;
+  Status MakeRegion(const std::vector<Place>& places, const std::vector<cuda::Home>& homes);
   Status MayAllocate();
-  void Arrange(const std::vector<Place>& places);
+  void Arrange(const std::vector<Place>& places, const std::vector<cuda::Home>& homes);
   // Whether the call is three kernels, of which the one that moves data never waits.
   bool IsGated(int64_t bytes) const;
   bool IsStreamed(int64_t bytes) const;
@@ -193,19 +206,14 @@ class Engine : public StreamEngine {
   Status MarkLast(cuda::Stream stream);
 
   const cuda::DriverApi& driver_;
-  const int rank_;
-  const int size_;
   cuda::Runtime runtime_;
   cuda::Kernels kernels_;
   PeerMemory memory_;
-  control::Control* control_ = nullptr;  // owned by the communicator, as this is
   std::optional<CallTable> table_;
   cuda::Group group_ = {};
-  int most_blocks_ = 1;  // of a kernel that waits
-  int sharers_ = 1;      // ranks of its GPU
-  int device_ = -1;
+  int most_blocks_ = 1;         // of a kernel that waits
+  int sharers_ = 1;             // ranks of its GPU
   bool shares_device_ = false;  // with another rank of this process
-  DeviceShare share_;
   std::atomic<bool> is_connected_{false};
   // An event behind a call, and the number of its capture.
   struct Last {
@@ -219,21 +227,5 @@ class Engine : public StreamEngine {
   uint64_t wait_seen_ = 0;
   std::chrono::steady_clock::time_point wait_since_;
 };
-
-// Each function puts one call on its stream, as one kernel or three, and returns. A kernel has its
-// own copy of counts and displacements, so nothing but the tensors is used later.
-
-Status AllGatherV(Engine* engine, const AllGatherVCall& call);
-
-// The kernel reads each slice once and adds in rank order.
-Status ReduceScatterV(Engine* engine, const ReduceScatterVCall& call);
-
-// What fits into a cell goes to every rank, and each adds all; longer x: ReduceScatterV and
-// AllGatherV of even parts.
-Status AllReduce(Engine* engine, const AllReduceCall& call);
-
-Status ExchangeV(Engine* engine, const ExchangeVCall& call);
-
-Status Barrier(Engine* engine, const Agreement& agreement, cuda::Stream stream);
 
 }  // namespace collops::cuda_peers

@@ -13,7 +13,7 @@
 #include "collops/comm/backends/hccl/npu.h"
 #include "collops/comm/call.h"
 #include "collops/comm/pairs/transfer.h"
-#include "collops/comm/streams/stream_engine.h"
+#include "collops/comm/streams/stream_communicator.h"
 #include "collops/core/status.h"
 
 namespace collops::hccl {
@@ -78,73 +78,59 @@ class CommHandle {
   std::vector<int> ranks_;             // of this group, by their numbers in the whole one
 };
 
-// 0, 1, ... rank_size - 1.
-std::vector<int> AllRanks(int rank_size);
-
-// One rank's HcclComm, and what this library and SoC can do. Threads as in StreamEngine.
-class Engine : public StreamEngine {
+// NPUs connected by HCCL, on one host or many; the rest is StreamCommunicator's. With an HcclComm
+// of the caller's there is a board only with COLLOPS_CHECK=1.
+class HcclCommunicator final : public StreamCommunicator {
  public:
   // `caller_comm`: the caller's HcclComm; null: connected in first contact.
-  Engine(const Api& api, int rank, int size, Comm caller_comm);
+  HcclCommunicator(std::shared_ptr<control::Control> control, const Api& api, Comm caller_comm,
+                   bool compares);
+  ~HcclCommunicator() override { Finish(); }
 
+  Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
+
+  // What the calls use.
   const Api& api() const { return api_; }
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  Comm comm() const { return handle_->comm(); }
-  const std::shared_ptr<CommHandle>& handle() const { return handle_; }
+  Comm hccl() const { return handle_->comm(); }
   const Abilities& abilities() const { return abilities_; }
-  kernels::DeviceRuntime& runtime() { return runtime_; }
+  void* stand_in() const { return stand_in_; }  // AllocateStandIn()'s
 
-  // AllocateStandIn()'s.
-  void* stand_in() const { return stand_in_; }
-
-  // The engine's first calls may be made.
-  Status Connect(std::shared_ptr<CommHandle> handle, Abilities abilities);
+ protected:
+  // HcclAllGather for equal packed blocks, else HcclAllGatherV; without that a broadcast per rank.
+  // Then zeros for the gaps.
+  Status DoAllGatherV(const AllGatherVCall& call) override;
+  // HcclReduceScatter for equal packed slices, HcclReduce if one rank alone receives, else
+  // HcclReduceScatterV; without that a HcclReduce per rank. Then zeros for the rest of the output.
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override;
+  // HcclAlltoAllV, and then zeros for the gaps.
+  Status DoExchangeV(const ExchangeVCall& call) override;
+  Status DoAllReduce(const AllReduceCall& call) override;
+  Status DoBroadcast(const BroadcastCall& call) override;
+  // HcclBatchSendRecv, or HcclSend or HcclRecv for the one message of a call of these names: the
+  // two ways do not match each other. Both ranks skip a message without elements.
+  Status DoMessages(const CallName& name, Transfer* list, int count, void* stream) override;
+  Status DoBarrier(const Agreement& agreement, void* stream) override;
+  Status DoSplit(const std::vector<int>& members, int index, const std::string& name,
+                 std::shared_ptr<void>* part) override;
 
   bool connected() const override { return handle_ != nullptr; }
   Status FindDevice(int* device) const override;
   Status OnDevice(int device, const std::function<void()>& step) const override;
-  Status Meet(control::Control* control, bool compares, int device) override;
+  Status Meet() override;
   Status AsyncError() override;
-
- protected:
   double Patience() const override;
   // An HcclComm is never destroyed unless all calls here are known to have ended.
   void LetGo(bool past) override;
 
  private:
+  Status Connect(std::shared_ptr<CommHandle> handle, Abilities abilities);
+
   const Api& api_;
-  const int rank_;
-  const int size_;
   AclRuntime runtime_;
   std::shared_ptr<CommHandle> caller_comm_;
   std::shared_ptr<CommHandle> handle_;
   Abilities abilities_;
   void* stand_in_ = nullptr;
 };
-
-// Each function puts one call on its stream and returns. `keep` is the call's `keep` on entry; on
-// return, also after an error, it holds all that the stream still reads.
-
-// HcclAllGather for equal packed blocks, else HcclAllGatherV; without that a broadcast per rank.
-// Then zeros for the gaps.
-Status AllGatherV(const Engine& engine, const AllGatherVCall& call, KeepAlive* keep);
-
-// HcclReduceScatter for equal packed slices, HcclReduce if one rank alone receives, else
-// HcclReduceScatterV; without that a HcclReduce per rank. Then zeros for the rest of the output.
-Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, KeepAlive* keep);
-// HCCL documents no ReduceScatter in place.
-Status CheckApart(const ReduceScatterVCall& call, int rank_size);
-
-Status AllReduce(const Engine& engine, const AllReduceCall& call);
-
-Status Broadcast(const Engine& engine, const BroadcastCall& call);
-
-// HcclAlltoAllV, and then zeros for the gaps.
-Status ExchangeV(const Engine& engine, const ExchangeVCall& call, KeepAlive* keep);
-
-// HcclBatchSendRecv, or HcclSend or HcclRecv for the one message of a call that is not `batched`:
-// the two ways do not match each other. Both ranks skip a message without elements.
-Status Messages(const Engine& engine, const Transfer* list, int count, bool batched, Stream stream);
 
 }  // namespace collops::hccl

@@ -1,4 +1,4 @@
-#include "collops/comm/backends/hccl/engine.h"
+#include "collops/comm/backends/hccl/communicator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/backends/hccl/library.h"
-#include "collops/comm/backends/hccl/npu.h"
+#include "collops/comm/backends/hccl/backend.h"
 #include "collops/comm/control/first_contact/subgroup_meeting.h"
+#include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/core/process/per_process.h"
 
@@ -47,6 +47,13 @@ CommConfig ConfigOf(const std::string& name) {
   return config;
 }
 
+// 0, 1, ... rank_size - 1.
+std::vector<int> AllRanks(int rank_size) {
+  std::vector<int> ranks(static_cast<size_t>(rank_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 // A name that is equal on all ranks of the group, for HCCL's logs and profiles.
 std::string NameOf(const RootInfo& root_info) {
   const std::string bytes(root_info.internal, kRootInfoBytes);
@@ -59,12 +66,6 @@ std::string PartNames::Fresh(uint32_t rank, const std::string& name) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const int before = counts_[{rank, name}]++;
   return before == 0 ? name : Concat(name, " again ", before);
-}
-
-std::vector<int> AllRanks(int rank_size) {
-  std::vector<int> ranks(static_cast<size_t>(rank_size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 Status CommHandle::FromRootInfo(const Api& api, int device, int rank, int rank_size,
@@ -162,12 +163,35 @@ constexpr double kEndS = 2.0;
 
 }  // namespace
 
-Engine::Engine(const Api& api, int rank, int size, Comm caller_comm)
-    : StreamEngine(&runtime_), api_(api), rank_(rank), size_(size), runtime_(api) {
-  if (caller_comm != nullptr) caller_comm_ = CommHandle::OfCaller(api, size, caller_comm);
+HcclCommunicator::HcclCommunicator(std::shared_ptr<control::Control> control, const Api& api,
+                                   Comm caller_comm, bool compares)
+    : StreamCommunicator(std::move(control), DeviceKind::kNpu, compares, &runtime_),
+      api_(api),
+      runtime_(api) {
+  if (caller_comm != nullptr) caller_comm_ = CommHandle::OfCaller(api, size(), caller_comm);
+  SetCompute(std::make_unique<AclCompute>(api, device_index()));
+  Begin();
 }
 
-Status Engine::Connect(std::shared_ptr<CommHandle> handle, Abilities abilities) {
+Status HcclCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
+  DataType type = DataType::kInt8;
+  Reduction reduction = Reduction::kSum;
+  switch (primitive) {
+    case Primitive::kGather:
+    case Primitive::kExchange:
+    case Primitive::kMessages:
+      return Ok();
+    case Primitive::kReduce:
+      return FindReductionV(dtype, op, &type, &reduction);
+    case Primitive::kEvenReduce:
+      return FindReduction(dtype, op, &type, &reduction);
+    case Primitive::kWindows:
+      break;
+  }
+  return Error(ERROR_UNSUPPORTED, "backend hccl has no windows: HCCL reads any NPU memory");
+}
+
+Status HcclCommunicator::Connect(std::shared_ptr<CommHandle> handle, Abilities abilities) {
   if (stand_in_ == nullptr) {
     COLLOPS_RETURN_IF_ERROR(AllocateStandIn(api_, &stand_in_));
   }
@@ -177,7 +201,7 @@ Status Engine::Connect(std::shared_ptr<CommHandle> handle, Abilities abilities) 
   return Ok();
 }
 
-Status Engine::FindDevice(int* device) const {
+Status HcclCommunicator::FindDevice(int* device) const {
   int32_t found = -1;
   const Status status = ToStatus(api_, api_.get_device(&found), "aclrtGetDevice");
   COLLOPS_CHECK_ARG(status.ok(), ERROR_INVALID_PARAM, "no NPU is chosen in this thread: call ",
@@ -186,24 +210,24 @@ Status Engine::FindDevice(int* device) const {
   return Ok();
 }
 
-Status Engine::OnDevice(int device, const std::function<void()>& step) const {
+Status HcclCommunicator::OnDevice(int device, const std::function<void()>& step) const {
   const DeviceScope scope(api_, device);
   if (scope.status().ok()) step();
   return scope.status();
 }
 
-Status Engine::AsyncError() {
+Status HcclCommunicator::AsyncError() {
   Result error = Result::kSuccess;
   COLLOPS_RETURN_IF_ERROR(
-      ToStatus(api_, api_.get_comm_async_error(comm(), &error), "HcclGetCommAsyncError"));
+      ToStatus(api_, api_.get_comm_async_error(hccl(), &error), "HcclGetCommAsyncError"));
   return ToStatus(api_, error, "HcclGetCommAsyncError");
 }
 
-double Engine::Patience() const {
+double HcclCommunicator::Patience() const {
   return handle_ != nullptr && handle_->owned() ? kEndS : 0.0;
 }
 
-void Engine::LetGo(bool past) {
+void HcclCommunicator::LetGo(bool past) {
   if (!past && handle_ != nullptr) handle_->Keep();
   // The caller cannot act on an error of this call.
   if (past && stand_in_ != nullptr) static_cast<void>(api_.free(stand_in_));
@@ -266,48 +290,124 @@ bool OnSeveralServers(control::Control& control, int size) {
 // Connects the ranks by the part that a split made, by the group's rank table, or by rank 0's root
 // info, which goes over the host connection. The ranks also agree on what HCCL has on their SoCs.
 // In HCCL it waits at most HCCL_CONNECT_TIMEOUT.
-Status Engine::Meet(control::Control* control, bool compares, int device) {
+Status HcclCommunicator::Meet() {
   if (caller_comm_ != nullptr) return Connect(caller_comm_, AbilitiesOf(api_, false));
-  const control::GroupSpec& spec = control->spec();
+  const control::GroupSpec& group = spec();
   std::shared_ptr<CommHandle> whole;
-  const WayToMeet way = WayOf(spec, rank_, &whole);
-  Abilities abilities = AbilitiesOf(api_, OnSeveralServers(*control, size_));
+  const WayToMeet way = WayOf(group, rank(), &whole);
+  Abilities abilities = AbilitiesOf(api_, OnSeveralServers(control(), size()));
   RootInfo root_info = {};
-  if (control->has_board()) {
-    if (way == WayToMeet::kRootInfo && rank_ == 0) {
+  if (control().has_board()) {
+    if (way == WayToMeet::kRootInfo && rank() == 0) {
       COLLOPS_RETURN_IF_ERROR(ToStatus(api_, api_.get_root_info(&root_info), "HcclGetRootInfo"));
     }
     Agreement agreement(kFirstContact);
-    agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0")
+    agreement.EqualText("COLLOPS_CHECK", compares() ? "1" : "0")
         .EqualText("the way to meet", Name(way))
         .EqualText("HcclAllGatherV", abilities.all_gather_v ? "there" : "missing")
         .EqualText("HcclReduceScatterV", abilities.reduce_scatter_v ? "there" : "missing");
-    std::vector<RootInfo> all(static_cast<size_t>(size_));
-    COLLOPS_RETURN_IF_ERROR(control->Share(agreement, &root_info, kRootInfoBytes, all.data()));
+    std::vector<RootInfo> all(static_cast<size_t>(size()));
+    COLLOPS_RETURN_IF_ERROR(control().Share(agreement, &root_info, kRootInfoBytes, all.data()));
     root_info = all[0];
   }
   std::shared_ptr<CommHandle> handle;
   switch (way) {
     case WayToMeet::kRootInfo:
       COLLOPS_RETURN_IF_ERROR(
-          CommHandle::FromRootInfo(api_, device, rank_, size_, root_info, &handle));
+          CommHandle::FromRootInfo(api_, device_index(), rank(), size(), root_info, &handle));
       break;
     case WayToMeet::kRankTable:
-      COLLOPS_RETURN_IF_ERROR(
-          CommHandle::FromRankTable(api_, device, rank_, size_, spec.table->path, &handle));
-      tables_here.Get().Add(spec.table->path, rank_, handle);
+      COLLOPS_RETURN_IF_ERROR(CommHandle::FromRankTable(api_, device_index(), rank(), size(),
+                                                        group.table->path, &handle));
+      tables_here.Get().Add(group.table->path, rank(), handle);
       break;
     case WayToMeet::kPartOfTable:
-      COLLOPS_RETURN_IF_ERROR(CommHandle::Split(whole, AllRanks(size_), rank_,
-                                                Concat("collops/", spec.comm_domain), &handle));
+      COLLOPS_RETURN_IF_ERROR(CommHandle::Split(whole, AllRanks(size()), rank(),
+                                                Concat("collops/", group.comm_domain), &handle));
       break;
     case WayToMeet::kPart:
       handle = std::static_pointer_cast<CommHandle>(
-          *std::static_pointer_cast<PartInSpec>(spec.engine_part));
+          *std::static_pointer_cast<PartInSpec>(group.engine_part));
       break;
   }
   COLLOPS_RETURN_IF_ERROR(Connect(std::move(handle), std::move(abilities)));
-  if (way == WayToMeet::kPart) std::static_pointer_cast<PartInSpec>(spec.engine_part)->reset();
+  if (way == WayToMeet::kPart) std::static_pointer_cast<PartInSpec>(group.engine_part)->reset();
+  return Ok();
+}
+
+// A group that was connected by a rank table must be split by HCCL. Others are split by HCCL if
+// they are connected and the keys keep their order; else the subgroup meets by a root info of its
+// own. What HCCL does not split ends no group.
+Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
+                                 const std::string& name, std::shared_ptr<void>* part) {
+  return RunOnDevice("split", [&]() -> Status {
+    const bool needed = spec().table != nullptr || !control().has_board();
+    if (needed) COLLOPS_RETURN_IF_ERROR(MeetOnce("split"));
+    if (!connected()) return Ok();
+    std::shared_ptr<CommHandle> made;
+    const Status status =
+        CommHandle::Split(handle_, members, index, Concat("collops", name), &made);
+    const bool must = !control().has_board() || handle_->is_from_table();
+    if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
+    if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
+    const Status said = InCall("split", status);
+    return status.code() == ERROR_UNSUPPORTED ? control().KeepGroupAfter(said) : said;
+  });
+}
+
+int64_t SharedBytes(int rank_size) {
+  return control::Board::Bytes(rank_size);
+}
+
+Status Available() {
+  const Api* api = nullptr;
+  return Load(&api);
+}
+
+std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, const Api& api,
+                                   void* comm, bool compares) {
+  return std::make_shared<HcclCommunicator>(std::move(control), api, comm, compares);
+}
+
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
+  const Api* api = nullptr;
+  COLLOPS_RETURN_IF_ERROR(Load(&api));
+  // Of one that is not complete yet, HCCL says it itself.
+  if (spec.table != nullptr && spec.table->completed) {
+    COLLOPS_RETURN_IF_ERROR(CheckDeviceRules(*spec.table));
+  }
+  std::shared_ptr<control::Control> control;
+  bool compares = false;
+  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, &control, &compares));
+  *communicator = Make(std::move(control), *api, nullptr, compares);
+  return Ok();
+}
+
+Status Describe(void* comm, CommunicatorSpec* spec) {
+  const Api* api = nullptr;
+  COLLOPS_RETURN_IF_ERROR(Load(&api));
+  uint32_t rank = 0;
+  uint32_t rank_size = 0;
+  char name[kCommNameBytes + 1] = {};
+  COLLOPS_RETURN_IF_ERROR(ToStatus(*api, api->get_rank_id(comm, &rank), "hcclComm: HcclGetRankId"));
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(*api, api->get_rank_size(comm, &rank_size), "hcclComm: HcclGetRankSize"));
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(*api, api->get_comm_name(comm, name), "hcclComm: HcclGetCommName"));
+  spec->rank = static_cast<int>(rank);
+  spec->rank_size = static_cast<int>(rank_size);
+  spec->comm_domain = Concat("hcclComm/", name);
+  return Ok();
+}
+
+Status Adopt(const CommunicatorSpec& spec, void* comm,
+             std::shared_ptr<Communicator>* communicator) {
+  const Api* api = nullptr;
+  COLLOPS_RETURN_IF_ERROR(Load(&api));
+  std::shared_ptr<control::Control> control;
+  bool compares = false;
+  COLLOPS_RETURN_IF_ERROR(MakeControlOfCaller(spec, &control, &compares));
+  *communicator = Make(std::move(control), *api, comm, compares);
   return Ok();
 }
 

@@ -1,4 +1,4 @@
-#include "collops/comm/backends/nccl/engine.h"
+#include "collops/comm/backends/nccl/communicator.h"
 
 #include <chrono>
 #include <memory>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/backends/nccl/library.h"
+#include "collops/comm/backends/nccl/backend.h"
+#include "collops/core/deadline.h"
 #include "collops/core/process/interrupt.h"
-#include "collops/kernels/cuda/devices.h"
-#include "collops/kernels/cuda/driver.h"
-#include "collops/kernels/cuda/memory_pool.h"
+#include "collops/kernels/cuda/compute.h"
+#include "collops/kernels/reduce/reduce.h"
 
 namespace collops::nccl {
 namespace {
@@ -192,26 +192,48 @@ namespace {
 constexpr double kEndS = 2.0;
 constexpr int64_t kStandInBytes = 256;
 
+// What a rank tells the others: rank 0 has made the unique id.
+struct Greeting {
+  UniqueId id;
+  cuda::Home home;
+};
+
 }  // namespace
 
-Engine::Engine(const Api& api, const cuda::DriverApi& driver, const CommunicatorSpec& spec,
-               Comm caller_comm)
-    : StreamEngine(&runtime_),
+NcclCommunicator::NcclCommunicator(std::shared_ptr<control::Control> control, const Api& api,
+                                   const cuda::DriverApi& driver, Comm caller_comm, bool compares)
+    : StreamCommunicator(std::move(control), DeviceKind::kCuda, compares, &runtime_),
       api_(api),
       driver_(driver),
-      rank_(spec.rank),
-      size_(spec.rank_size),
-      timeout_s_(spec.timeout_s),
       runtime_(driver),
       kernels_(driver) {
   if (caller_comm != nullptr) caller_comm_ = CommHandle::OfCaller(api, caller_comm);
+  SetCompute(std::make_unique<cuda::CudaCompute>(driver, device_index()));
+  Begin();
 }
 
-MayWait Engine::UntilTimeout() const {
-  const double limit_s = control_ == nullptr ? timeout_s_ : control_->timeout_s();
+Status NcclCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
+  switch (primitive) {
+    case Primitive::kGather:
+    case Primitive::kExchange:
+    case Primitive::kMessages:
+      return Ok();
+    case Primitive::kReduce:
+    case Primitive::kEvenReduce:
+      COLLOPS_CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED, "backend nccl has no ",
+                        Name(op), " of ", Name(dtype));
+      return Ok();
+    case Primitive::kWindows:
+      break;
+  }
+  return Error(ERROR_UNSUPPORTED, "backend nccl has no windows: NCCL reads any memory of its GPU");
+}
+
+MayWait NcclCommunicator::UntilTimeout() const {
+  const double limit_s = control().timeout_s();
   return [this, limit_s, deadline = Deadline::After(limit_s)](const char* call) -> Status {
-    COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, call, ": rank ", rank_, " was interrupted");
-    if (control_ != nullptr) COLLOPS_RETURN_IF_ERROR(control_->Peek(call));
+    COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, call, ": rank ", rank(), " was interrupted");
+    COLLOPS_RETURN_IF_ERROR(control().Peek(call));
     COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, call, ": NCCL did not finish within ",
                       limit_s, " s: a rank has not made this call");
     return Ok();
@@ -219,30 +241,28 @@ MayWait Engine::UntilTimeout() const {
 }
 
 // The watcher's abort ends a call that waits inside NCCL, and the group's error says why.
-Status Engine::Taken(Result result, const char* call) const {
+Status NcclCommunicator::Taken(Result result, const char* call) const {
   if (result == Result::kSuccess) return Ok();
   const Status status = handle_->Settle(result, call, UntilTimeout());
-  const bool was_ended = !status.ok() && control_ != nullptr && control_->failed();
-  return was_ended ? control_->Failure() : status;
+  return !status.ok() && control().failed() ? control().Failure() : status;
 }
 
-// For a thread of this process that may outlast the engine.
-OnGpu Engine::InThread(int device) const {
-  return [&driver = driver_, device](const std::function<void()>& step) {
+// For a thread of this process that may outlast the communicator.
+OnGpu NcclCommunicator::InThread() const {
+  return [&driver = driver_, device = int{device_index()}](const std::function<void()>& step) {
     const cuda::RelaxedCaptures relaxed(driver);
-    const cuda::DeviceScope scope(driver, device);
-    if (scope.status().ok()) step();
-    return scope.status();
+    return cuda::OnDevice(driver, device, step);
   };
 }
 
-Status Engine::Connect(int device, std::shared_ptr<CommHandle> handle) {
+Status NcclCommunicator::Connect(std::shared_ptr<CommHandle> handle) {
   COLLOPS_RETURN_IF_ERROR(kernels_.Load());
   const auto before = [this] {
     return cuda::RunningCalls::Await(
         driver_, [may_wait = UntilTimeout()] { return may_wait(kFirstContact); });
   };
-  COLLOPS_RETURN_IF_ERROR(cuda::Pool::Take(driver_, device, kStandInBytes, before, &stand_in_));
+  COLLOPS_RETURN_IF_ERROR(
+      cuda::Pool::Take(driver_, device_index(), kStandInBytes, before, &stand_in_));
   {
     const std::lock_guard<std::mutex> lock(letting_go_);
     handle_ = std::move(handle);
@@ -253,27 +273,21 @@ Status Engine::Connect(int device, std::shared_ptr<CommHandle> handle) {
 
 // A caller's ncclComm_t has a GPU, whichever this thread has chosen. A thread that has chosen none
 // works on device 0 in CUDA's runtime, and so in torch.
-Status Engine::FindDevice(int* device) const {
+Status NcclCommunicator::FindDevice(int* device) const {
   if (caller_comm_ != nullptr) {
     return ToStatus(api_, api_.comm_cu_device(caller_comm_->comm(), device), "ncclCommCuDevice");
   }
   return cuda::CurrentDevice(driver_, device);
 }
 
-Status Engine::OnDevice(int device, const std::function<void()>& step) const {
-  const cuda::DeviceScope scope(driver_, device);
-  if (scope.status().ok()) step();
-  return scope.status();
-}
-
-Status Engine::AsyncError() {
+Status NcclCommunicator::AsyncError() {
   Result error = Result::kSuccess;
   COLLOPS_RETURN_IF_ERROR(handle_->FindResult(&error));
   return ToStatus(api_, error, "NCCL");
 }
 
 // A caller's ncclComm_t is the caller's to abort.
-void Engine::AbortCalls() {
+void NcclCommunicator::AbortCalls() {
   std::shared_ptr<CommHandle> handle;
   {
     const std::lock_guard<std::mutex> lock(letting_go_);
@@ -282,19 +296,12 @@ void Engine::AbortCalls() {
   if (handle != nullptr) static_cast<void>(handle->BeginAbort());
 }
 
-// A thread's mode for what would be refused while any thread captures.
-void Engine::AllowCaptures() const {
-  cuda::CaptureMode mode = cuda::CaptureMode::kRelaxed;
-  // The caller cannot act on an error of this call.
-  static_cast<void>(driver_.exchange_capture_mode(&mode));
-}
-
-double Engine::Patience() const {
+double NcclCommunicator::Patience() const {
   return handle_ != nullptr && handle_->owned() ? kEndS : 0.0;
 }
 
 // What was not destroyed is aborted with its last user, which ends the calls that still run.
-void Engine::LetGo(bool past) {
+void NcclCommunicator::LetGo(bool past) {
   if (past && handle_ != nullptr) handle_->End();
   stand_in_.reset();
   is_connected_ = false;
@@ -302,55 +309,134 @@ void Engine::LetGo(bool past) {
   handle_.reset();
 }
 
-namespace {
-
-// What a rank tells the others: rank 0 has made the unique id.
-struct Greeting {
-  UniqueId id;
-  cuda::Home home;
-};
-
-Status ShareUniqueId(control::Control* control, bool compares, const Engine& engine, int device,
-                     UniqueId* id, DeviceShare* share) {
+// Rank 0's goes over the host connection. The ranks also agree on NCCL's version.
+Status NcclCommunicator::ShareUniqueId(UniqueId* id) {
   Greeting own = {};
-  if (engine.rank() == 0) {
-    COLLOPS_RETURN_IF_ERROR(
-        ToStatus(engine.api(), engine.api().get_unique_id(&own.id), "ncclGetUniqueId"));
+  if (rank() == 0) {
+    COLLOPS_RETURN_IF_ERROR(ToStatus(api_, api_.get_unique_id(&own.id), "ncclGetUniqueId"));
   }
-  COLLOPS_RETURN_IF_ERROR(cuda::FindHome(engine.driver(), device, &own.home));
+  COLLOPS_RETURN_IF_ERROR(cuda::FindHome(driver_, device_index(), &own.home));
   Agreement agreement(kFirstContact);
-  agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0")
+  agreement.EqualText("COLLOPS_CHECK", compares() ? "1" : "0")
       .EqualText("NCCL's version", VersionText().c_str());
-  std::vector<Greeting> all(static_cast<size_t>(engine.size()));
-  COLLOPS_RETURN_IF_ERROR(control->Share(agreement, &own, sizeof(own), all.data()));
+  std::vector<Greeting> all(static_cast<size_t>(size()));
+  COLLOPS_RETURN_IF_ERROR(control().Share(agreement, &own, sizeof(own), all.data()));
   *id = all[0].id;
   std::vector<cuda::Home> homes;
   for (const Greeting& greeting : all) homes.push_back(greeting.home);
-  cuda::WarnOfSharing(engine.driver(), device, engine.rank(), homes);
-  *share = ShareOf(homes);
+  cuda::WarnOfSharing(driver_, device_index(), rank(), homes);
+  SetShare(ShareOf(homes));
   return Ok();
 }
 
-}  // namespace
-
-// Connects the ranks by the part that a split made, or by rank 0's unique id, which goes over the
-// host connection. The ranks also agree on NCCL's version.
-Status Engine::Meet(control::Control* control, bool compares, int device) {
-  control_ = control;
-  if (caller_comm_ != nullptr) return Connect(device, caller_comm_);
-  const std::shared_ptr<void>& part = control->spec().engine_part;
+// Connects the ranks by the part that a split made, or by a unique id.
+Status NcclCommunicator::Meet() {
+  if (caller_comm_ != nullptr) return Connect(caller_comm_);
+  const std::shared_ptr<void>& part = spec().engine_part;
   if (part != nullptr) {
     auto& handle = *std::static_pointer_cast<PartInSpec>(part);
-    COLLOPS_RETURN_IF_ERROR(Connect(device, std::static_pointer_cast<CommHandle>(handle)));
+    COLLOPS_RETURN_IF_ERROR(Connect(std::static_pointer_cast<CommHandle>(handle)));
     handle.reset();
     return Ok();
   }
   UniqueId id = {};
-  COLLOPS_RETURN_IF_ERROR(ShareUniqueId(control, compares, *this, device, &id, &share_));
+  COLLOPS_RETURN_IF_ERROR(ShareUniqueId(&id));
   std::shared_ptr<CommHandle> handle;
   COLLOPS_RETURN_IF_ERROR(
-      CommHandle::FromUniqueId(api_, rank_, size_, id, InThread(device), UntilTimeout(), &handle));
-  return Connect(device, std::move(handle));
+      CommHandle::FromUniqueId(api_, rank(), size(), id, InThread(), UntilTimeout(), &handle));
+  return Connect(std::move(handle));
+}
+
+// Split by NCCL if the ranks are connected; else the subgroup meets by a unique id of its own. A
+// group without a board is always split by NCCL.
+Status NcclCommunicator::DoSplit(const std::vector<int>& members, int index,
+                                 const std::string& /*name*/, std::shared_ptr<void>* part) {
+  return RunOnDevice("split", [&]() -> Status {
+    if (!control().has_board()) COLLOPS_RETURN_IF_ERROR(MeetOnce("split"));
+    if (!connected()) return Ok();
+    const int color = index < 0 ? kNoColor : members[0];
+    std::shared_ptr<CommHandle> made;
+    COLLOPS_RETURN_IF_ERROR(InCall(
+        "split", handle_->Split(color, index < 0 ? 0 : index, InThread(), UntilTimeout(), &made)));
+    if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
+    return Ok();
+  });
+}
+
+namespace {
+
+class Libraries {
+ public:
+  const Api* nccl = nullptr;
+  const cuda::DriverApi* driver = nullptr;
+
+  Status Load() {
+    COLLOPS_RETURN_IF_ERROR(OfBackend(cuda::LoadDriver(&driver)));
+    COLLOPS_RETURN_IF_ERROR(nccl::Load(&nccl));
+    return OfBackend(cuda::Kernels::Available());
+  }
+
+  // `comm`: the caller's ncclComm_t, or null.
+  std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, Comm comm,
+                                     bool compares) const {
+    return std::make_shared<NcclCommunicator>(std::move(control), *nccl, *driver, comm, compares);
+  }
+
+ private:
+  static Status OfBackend(const Status& status) {
+    return status.ok() ? Ok() : Error(status.code(), "backend nccl: ", status.message());
+  }
+};
+
+}  // namespace
+
+int64_t SharedBytes(int rank_size) {
+  return control::Board::Bytes(rank_size);
+}
+
+Status Available() {
+  Libraries libraries;
+  return libraries.Load();
+}
+
+Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
+  Libraries libraries;
+  COLLOPS_RETURN_IF_ERROR(libraries.Load());
+  std::shared_ptr<control::Control> control;
+  bool compares = false;
+  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, &control, &compares));
+  *communicator = libraries.Make(std::move(control), nullptr, compares);
+  return Ok();
+}
+
+Status Describe(void* comm, CommunicatorSpec* spec) {
+  Libraries libraries;
+  COLLOPS_RETURN_IF_ERROR(libraries.Load());
+  const Api& api = *libraries.nccl;
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(api, api.comm_user_rank(comm, &spec->rank), "the ncclComm_t: ncclCommUserRank"));
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(api, api.comm_count(comm, &spec->rank_size), "the ncclComm_t: ncclCommCount"));
+  spec->comm_domain = Concat("ncclComm/", comm);
+  return Ok();
+}
+
+Status Adopt(const CommunicatorSpec& spec, void* comm,
+             std::shared_ptr<Communicator>* communicator) {
+  Libraries libraries;
+  COLLOPS_RETURN_IF_ERROR(libraries.Load());
+  std::shared_ptr<control::Control> control;
+  bool compares = false;
+  COLLOPS_RETURN_IF_ERROR(MakeControlOfCaller(spec, &control, &compares));
+  *communicator = libraries.Make(std::move(control), comm, compares);
+  return Ok();
+}
+
+std::vector<std::pair<std::string, std::string>> ShownFacts() {
+  const Api* api = nullptr;
+  const Status loaded = Load(&api);
+  if (!loaded.ok()) return {{"no", loaded.message()}};
+  return {{"version", VersionText()}};
 }
 
 }  // namespace collops::nccl

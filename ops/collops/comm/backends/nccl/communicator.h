@@ -6,14 +6,16 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "collops/comm/backends/nccl/library.h"
 #include "collops/comm/call.h"
 #include "collops/comm/pairs/transfer.h"
-#include "collops/comm/streams/stream_engine.h"
-#include "collops/core/deadline.h"
+#include "collops/comm/streams/stream_communicator.h"
 #include "collops/core/process/fork_generation.h"
 #include "collops/core/status.h"
+#include "collops/kernels/cuda/devices.h"
 #include "collops/kernels/cuda/driver.h"
 #include "collops/kernels/cuda/kernels.h"
 #include "collops/kernels/cuda/memory_pool.h"
@@ -94,100 +96,79 @@ class NotedRuntime : public cuda::Runtime {
   }
 };
 
-// One rank's ncclComm_t, its GPU's driver and our kernels there. Threads as in StreamEngine.
-class Engine : public StreamEngine {
+// GPUs connected by NCCL, on one host or many; the rest is StreamCommunicator's. NCCL moves; what
+// SPEC wants in rank order is reduced by a kernel of ours, so the bits are those of the CPU. With
+// an ncclComm_t of the caller's there is a board only with COLLOPS_CHECK=1. NCCL reads counts in
+// the call itself, so nothing but the tensors is used later.
+class NcclCommunicator final : public StreamCommunicator {
  public:
   // `caller_comm`: the caller's ncclComm_t; null: connected in first contact.
-  Engine(const Api& api, const cuda::DriverApi& driver, const CommunicatorSpec& spec,
-         Comm caller_comm);
+  NcclCommunicator(std::shared_ptr<control::Control> control, const Api& api,
+                   const cuda::DriverApi& driver, Comm caller_comm, bool compares);
+  ~NcclCommunicator() override { Finish(); }
 
+  Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
+  int64_t ScratchBytes(DType dtype, ReduceOp op, int64_t own_count, int num_ranks) const override;
+
+  // What the calls use.
   const Api& api() const { return api_; }
   const cuda::DriverApi& driver() const { return driver_; }
   const cuda::Kernels& kernels() const { return kernels_; }
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  Comm comm() const { return handle_->comm(); }
-  const std::shared_ptr<CommHandle>& handle() const { return handle_; }
-
-  // A little device memory whose contents mean nothing: what a barrier sums.
-  cuda::Block& stand_in() const { return *stand_in_; }
-
+  Comm nccl() const { return handle_->comm(); }
   // Turns the result of a call of NCCL into a Status, once NCCL has taken the call on the host: a
   // caller's ncclComm_t may need a wait for that, at most the time-out.
   Status Taken(Result result, const char* call) const;
-  // For a wait that begins now: goes on until the time-out, a lost rank, or Ctrl-C.
-  MayWait UntilTimeout() const;
-  OnGpu InThread(int device) const;
 
-  // The engine's first calls may be made.
-  Status Connect(int device, std::shared_ptr<CommHandle> handle);
+ protected:
+  // ncclAllGather for equal packed blocks; else a group of broadcasts, one per rank with elements,
+  // which NCCL fuses into one kernel from 2.29.2 on. Then zeros for the gaps.
+  Status DoAllGatherV(const AllGatherVCall& call) override;
+  // Integers that NCCL adds as SPEC wants, in equal packed slices, by ncclReduceScatter. All else:
+  // each slice goes to its rank by a group of sends and receives, and a kernel of ours reduces
+  // there in rank order, in as many rounds as the scratch memory needs. Then zeros for the rest of
+  // the output.
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override;
+  // A group of sends and receives, and then zeros for the gaps.
+  Status DoExchangeV(const ExchangeVCall& call) override;
+  // ncclAllReduce where NCCL adds as SPEC wants, else ReduceScatterV and AllGatherV of even parts.
+  Status DoAllReduce(const AllReduceCall& call) override;
+  Status DoBroadcast(const BroadcastCall& call) override;
+  // A group of sends and receives in the order of the list; copies for what goes to this rank
+  // itself.
+  Status DoMessages(const CallName& name, Transfer* list, int count, void* stream) override;
+  Status DoBarrier(const Agreement& agreement, void* stream) override;
+  Status DoSplit(const std::vector<int>& members, int index, const std::string& name,
+                 std::shared_ptr<void>* part) override;
 
   bool connected() const override { return is_connected_; }
   Status FindDevice(int* device) const override;
-  Status OnDevice(int device, const std::function<void()>& step) const override;
-  Status Meet(control::Control* control, bool compares, int device) override;
-  DeviceShare device_share() const override { return share_; }
+  void AllowCaptures() const override { cuda::AllowCaptures(driver_); }
+  Status OnDevice(int device, const std::function<void()>& step) const override {
+    return cuda::OnDevice(driver_, device, step);
+  }
+  Status Meet() override;
   Status AsyncError() override;
   bool EndsByAbort() const override { return true; }
   void AbortCalls() override;
-  void AllowCaptures() const override;
-
- protected:
   double Patience() const override;
   void LetGo(bool past) override;
 
  private:
+  // For a wait that begins now: goes on until the time-out, a lost rank, or Ctrl-C.
+  MayWait UntilTimeout() const;
+  OnGpu InThread() const;
+  Status ShareUniqueId(UniqueId* id);
+  Status Connect(std::shared_ptr<CommHandle> handle);
+
   const Api& api_;
   const cuda::DriverApi& driver_;
-  const int rank_;
-  const int size_;
-  const double timeout_s_;
   NotedRuntime runtime_;
   cuda::Kernels kernels_;
-  control::Control* control_ = nullptr;  // owned by the communicator, as this is
   std::shared_ptr<CommHandle> caller_comm_;
   std::mutex letting_go_;  // AbortCalls() may run meanwhile
   std::shared_ptr<CommHandle> handle_;
   std::atomic<bool> is_connected_{false};
-  std::shared_ptr<cuda::Block> stand_in_;
-  DeviceShare share_;  // of one that a unique id has connected
+  std::shared_ptr<cuda::Block> stand_in_;  // whose contents mean nothing: what a barrier sums
 };
-
-// Each function puts one call on its stream and returns. NCCL reads counts in the call itself, so
-// nothing but the tensors is used later.
-
-// ncclAllGather for equal packed blocks; else a group of broadcasts, one per rank with elements,
-// which NCCL fuses into one kernel from 2.29.2 on. Then zeros for the gaps.
-Status AllGatherV(const Engine& engine, const AllGatherVCall& call);
-
-// Integers that NCCL adds as SPEC wants, in equal packed slices, by ncclReduceScatter. All else:
-// each slice goes to its rank by a group of sends and receives, and a kernel of ours reduces there
-// in rank order, in as many rounds as the scratch memory needs. Then zeros for the rest of the
-// output.
-Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call);
-
-// ncclAllReduce where NCCL adds as SPEC wants, else ReduceScatterV and AllGatherV of even parts.
-Status AllReduce(const Engine& engine, const AllReduceCall& call);
-
-Status Broadcast(const Engine& engine, const BroadcastCall& call);
-
-// A group of sends and receives, and then zeros for the gaps.
-Status ExchangeV(const Engine& engine, const ExchangeVCall& call);
-
-// A group of sends and receives in the order of the list; copies for what goes to this rank itself.
-Status Messages(const Engine& engine, const Transfer* list, int count, Stream stream);
-
-Status Barrier(const Engine& engine, Stream stream);
-
-// Where a rank of the group puts the peers' slices until they are reduced: rows of `stride` bytes,
-// one per peer. A slice that is longer than a row is reduced in rounds.
-struct Staging {
-  int64_t row_count = 0;  // elements of a row
-  int64_t stride = 0;     // bytes
-  int peers = 0;
-  int64_t bytes() const { return stride * peers; }
-};
-// For this rank's slice of `count` elements.
-Staging StagingOf(DType dtype, int64_t count, int rank_size);
 
 }  // namespace collops::nccl

@@ -1,13 +1,11 @@
-#include "collops/comm/streams/stream_engine.h"
+// CallsInFlight, and what a call's counts say.
+#include "collops/comm/streams/stream_communicator.h"
 
 #include <algorithm>
-#include <chrono>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "collops/core/deadline.h"
 #include "collops/core/process/per_process.h"
 
 namespace collops {
@@ -176,36 +174,6 @@ Status CallsInFlight::Drain(const Deadline& deadline) {
   lines_.clear();
   NoteOldest();
   return status;
-}
-
-Status StreamEngine::CheckHealth() {
-  const Status status = AsyncError();
-  if (status.ok()) return Ok();
-  const std::string calls = calls_.NamesAhead();
-  return Error(status.code(), "an earlier call failed", calls.empty() ? "" : ", ", calls, ": ",
-               status.message());
-}
-
-bool StreamEngine::IsIdle(int device) {
-  if (calls_.empty()) return true;
-  bool idle = true;
-  static_cast<void>(
-      OnDevice(device, [&] { idle = calls_.Reap() != DeviceRuntime::Progress::kAhead; }));
-  return idle;
-}
-
-bool StreamEngine::Release(int device) {
-  if (!connected() && calls_.empty()) {
-    LetGo(true);
-    return true;
-  }
-  bool past = false;
-  const Status reached = OnDevice(device, [&] {
-    past = calls_.Drain(Deadline::After(Patience())).ok();
-    LetGo(past);
-  });
-  if (!reached.ok()) LetGo(false);
-  return past;
 }
 
 }  // namespace collops
