@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import logging
 import re
+import threading
 import time
 from typing import Any
 
 import pytest
 from gpu_ranks import Gather
-from product_ranks import CUDA, Kind, Product, check, product
+from product_ranks import CUDA, LIMIT_S, Kind, Product, check, product
 
 import collops
 from patience import patience
@@ -64,12 +65,15 @@ def test_a_later_call_loads_nothing_at_any_address(gpu: Any) -> None:
 
 def test_a_product_alone_gets_its_place_beside_a_gather_that_waits(gpu: Any) -> None:
     alone = product(Kind.PURE_LINEAR, [5, 6], k=8, n=16)
+    loaded = threading.Barrier(2)
 
     def work(rank: int) -> list[Any]:
         stream, beside = gpu.stream(), gpu.stream()
         other = Gather(gpu, rank, [3, 2], "float32", **ON_ONE.fields)
         call = Product(gpu, alone, rank, **ON_ONE.fields)
         call.run(stream)
+        # Until both have used their products: to load one waits for a gather, and that for the rank.
+        loaded.wait(LIMIT_S)
         other.execute(stream)
         other.check(0, stream)
         if rank == 1:
