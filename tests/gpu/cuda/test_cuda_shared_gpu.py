@@ -72,7 +72,7 @@ def test_a_product_alone_gets_its_place_beside_a_gather_that_waits(gpu: Any) -> 
         other = Gather(gpu, rank, [3, 2], "float32", **ON_ONE.fields)
         call = Product(gpu, alone, rank, **ON_ONE.fields)
         call.run(stream)
-        # Until both have used their products: to load one waits for a gather, and that for the rank.
+        # Until both are loaded: that waits for a gather, and a gather for the rank that loads.
         loaded.wait(LIMIT_S)
         other.execute(stream)
         other.check(0, stream)

@@ -36,34 +36,27 @@ class Kernels {
   // run, and these for the one to be launched.
   Status Load();
 
+  // Of a block; one that only waits has a thread for every rank, and takes no more of the device.
+  static constexpr int kThreads = 512;
+  static constexpr int kWaitingThreads = kMostRanks;
+
   // Puts the kernel of these arguments on the stream, with blocks enough for `bytes` bytes of
   // output, and not more than the device runs at once.
   template <class Args>
   Status Launch(const Args& args, int64_t bytes, Stream stream) const {
-    Args copy = args;  // the driver wants an address that it may write to, and copies from it
-    return LaunchNamed(Args::kName, &copy, EnoughBlocks(Args::kName, bytes), kThreads, stream);
+    return LaunchBlocks(args, EnoughBlocks(Args::kName, bytes), stream);
   }
   // The same with so many blocks.
   template <class Args>
-  Status LaunchBlocks(const Args& args, int blocks, Stream stream) const {
-    Args copy = args;  // as above
-    return LaunchNamed(Args::kName, &copy, blocks, kThreads, stream);
-  }
-  // One block, small if it only waits: it then takes no more of the device than a thread for every
-  // rank.
-  template <class Args>
-  Status LaunchOne(const Args& args, bool only_waits, Stream stream) const {
-    Args copy = args;  // as above
-    return LaunchNamed(Args::kName, &copy, 1, only_waits ? kMostRanks : kThreads, stream);
+  Status LaunchBlocks(const Args& args, int blocks, Stream stream, int threads = kThreads) const {
+    Args copy = args;  // the driver wants an address that it may write to, and copies from it
+    return LaunchNamed(Args::kName, &copy, blocks, threads, stream);
   }
   // Blocks of that kernel that the device runs at once.
   int MostBlocks(const char* name) const;
   // Blocks that the kernels of a call may have on the device, together, if they wait for each other
   // and for other work there. See the function.
   int MostWaitingBlocks() const;
-
-  // Of a block.
-  static constexpr int kThreads = 512;
 
   // The kernels of one context.
   struct Table {

@@ -192,11 +192,14 @@ class CudaCommunicator final : public StreamCommunicator {
     cuda::PeerCall& call = gated.args.call;
     call.group.num_workers = 1;
     const bool only_waits = call.sends.longest <= kFewBytes;
-    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchOne(cuda::GateArgs{call}, only_waits, stream));
+    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(
+        cuda::GateArgs{call}, 1, stream,
+        only_waits ? cuda::Kernels::kWaitingThreads : cuda::Kernels::kThreads));
     const int blocks = DataBlocks(Args::kGatedName, bytes, part);
     call.group.num_workers = blocks;
     COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(gated, blocks, stream));
-    return kernels_.LaunchOne(cuda::ReleaseArgs{call}, true, stream);
+    return kernels_.LaunchBlocks(cuda::ReleaseArgs{call}, 1, stream,
+                                 cuda::Kernels::kWaitingThreads);
   }
   int DataBlocks(const char* name, int64_t bytes, double part) const;
   int WorkersOn(cuda::Stream stream) const;
