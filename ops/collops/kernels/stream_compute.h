@@ -46,11 +46,15 @@ struct StreamStep {
 class StreamMarks {
  public:
   virtual ~StreamMarks() = default;
-  // What is put on `then` from now on waits for what is on `first` now.
-  virtual Status Order(void* first, void* then) = 0;
-  // The same in two steps: a mark behind what is on `stream` now, by its number, and the wait.
+  // A mark behind what is on `stream` now, by its number, and the wait for it.
   virtual Status Put(void* stream, int* mark) = 0;
   virtual Status Wait(void* stream, int mark) = 0;
+  // What is put on `then` from now on waits for what is on `first` now.
+  Status Order(void* first, void* then) {
+    int mark = 0;
+    COLLOPS_RETURN_IF_ERROR(Put(first, &mark));
+    return Wait(then, mark);
+  }
 };
 
 // Products and sums on the streams of one device, for operators that compute while collectives run

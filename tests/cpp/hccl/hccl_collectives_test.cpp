@@ -63,7 +63,7 @@ Api FakeApi() {
   api.batch_send_recv = [](SendRecvItem* items, uint32_t num_items, Comm, Stream) {
     std::string line = "Batch";
     for (uint32_t i = 0; i < num_items; ++i) {
-      line += Concat(items[i].way == Way::kSend ? " to " : " from ", items[i].peer);
+      line += Concat(items[i].way == SendRecvType::kSend ? " to " : " from ", items[i].peer);
     }
     return Note(line);
   };

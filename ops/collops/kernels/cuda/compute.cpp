@@ -31,12 +31,6 @@ class Marks : public kernels::StreamMarks {
   Marks(const DriverApi& api, int device) : api_(api), device_(device) {}
   ~Marks() override { free_events_here.Get().Give(device_, events_); }
 
-  Status Order(void* first, void* then) override {
-    int mark = 0;
-    COLLOPS_RETURN_IF_ERROR(Put(first, &mark));
-    return Wait(then, mark);
-  }
-
   Status Put(void* stream, int* mark) override {
     const DeviceScope scope(api_, device_);
     COLLOPS_RETURN_IF_ERROR(scope.status());

@@ -118,11 +118,6 @@ class Marks : public collops::kernels::StreamMarks {
       : queues_(queues), options_(options), num_waits_(num_waits) {}
   ~Marks() override { *alive_ = false; }
 
-  Status Order(void* first, void* then) override {
-    int mark = 0;
-    COLLOPS_RETURN_IF_ERROR(Put(first, &mark));
-    return Wait(then, mark);
-  }
   Status Put(void* stream, int* mark) override {
     *mark = static_cast<int>(passed_.size());
     passed_.push_back(std::make_shared<bool>(false));

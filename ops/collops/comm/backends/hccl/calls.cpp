@@ -192,7 +192,7 @@ SendRecvItem ItemOf(const Transfer& transfer) {
   const int64_t size = std::max<int64_t>(SizeOf(transfer.dtype), 1);
   const Carriage carriage = CarriageOf(transfer.dtype);
   SendRecvItem item = {};
-  item.way = transfer.way == Transfer::kSend ? Way::kSend : Way::kRecv;
+  item.way = transfer.way == Transfer::kSend ? SendRecvType::kSend : SendRecvType::kRecv;
   item.data = transfer.data;
   item.count = static_cast<uint64_t>(transfer.bytes / size * std::max<int64_t>(carriage.scale, 1));
   item.type = carriage.type;
@@ -223,7 +223,7 @@ Status CopyOwn(const HcclCommunicator& comm, const Transfer* list, int count, St
 
 Status One(const HcclCommunicator& comm, const SendRecvItem& item, Stream stream) {
   const Api& api = comm.api();
-  if (item.way == Way::kSend) {
+  if (item.way == SendRecvType::kSend) {
     return ToStatus(api, api.send(item.data, item.count, item.type, item.peer, comm.hccl(), stream),
                     "HcclSend");
   }

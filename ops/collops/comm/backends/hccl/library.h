@@ -100,9 +100,9 @@ constexpr uint32_t kConfigNotSet = 0xffffffff;
 constexpr uint64_t kDefaultSymmetricWindow = 16;
 
 // HcclSendRecvType and HcclSendRecvItem.
-enum class Way : int32_t { kSend = 0, kRecv = 1 };
+enum class SendRecvType : int32_t { kSend = 0, kRecv = 1 };
 struct SendRecvItem {
-  Way way;
+  SendRecvType way;
   void* data;
   uint64_t count;
   DataType type;

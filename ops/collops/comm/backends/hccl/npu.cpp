@@ -175,12 +175,6 @@ class Marks : public kernels::StreamMarks {
     for (const Event event : events_) static_cast<void>(api_.destroy_event(event));
   }
 
-  Status Order(void* first, void* then) override {
-    int mark = 0;
-    COLLOPS_RETURN_IF_ERROR(Put(first, &mark));
-    return Wait(then, mark);
-  }
-
   Status Put(void* stream, int* mark) override {
     const DeviceScope scope(api_, device_);
     COLLOPS_RETURN_IF_ERROR(scope.status());
