@@ -11,7 +11,7 @@
 
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/control/first_contact/hosts_meeting.h"
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/local_socket.h"
 #include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/registry.h"
 #include "collops/core/deadline.h"
@@ -149,7 +149,7 @@ Status CheckBackendName(const std::string& name) {
 
 // A port where the ranks of a job on several hosts meet, open as long as this object lives.
 struct MeetingPort {
-  std::shared_ptr<control::tcp::JobPort> port;
+  std::shared_ptr<control::JobPort> port;
 };
 
 MeetingPort OpenPort(const std::string& host, const std::string& job_id) {

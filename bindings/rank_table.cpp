@@ -1,6 +1,5 @@
 #include "collops/comm/placement/rank_table.h"
 #include "collops/comm/backends/backend_table.h"
-#include "collops/comm/placement/local_host.h"
 #include "collops/comm/placement/placement.h"
 #include "module.h"
 #include "status.h"

@@ -9,9 +9,10 @@
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/call_scope.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/first_contact/subgroup_meeting.h"
-#include "collops/comm/control/tcp/socket_address.h"
-#include "collops/comm/placement/job_place.h"
+#include "collops/comm/control/first_contact/connection.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
+#include "collops/comm/control/hosts/mesh.h"
+#include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/comm/registry.h"
 #include "collops/core/env.h"
@@ -47,13 +48,13 @@ bool Spreads(const control::Group& group, const std::vector<Choice>& choices) {
 
 // Where a rank's host accepts connections, if it is the lowest of its subgroup there.
 struct Card {
-  char address[control::tcp::Row::kMostAddressBytes] = {};
+  char address[control::Row::kMostAddressBytes] = {};
   int32_t port = 0;
 };
 
 // `completed`: the digest of a rank table that was not complete at creation, else empty.
 Status FindSecret(const control::GroupSpec& spec, const std::string& completed,
-                  control::tcp::JobSecret* secret) {
+                  control::JobSecret* secret) {
   std::string digest = completed;
   if (digest.empty()) digest = spec.table == nullptr ? spec.table_digest : spec.table->digest;
   if (digest.empty()) COLLOPS_RETURN_IF_ERROR(FindJobDigest(&digest));
@@ -68,8 +69,8 @@ Status FindSecret(const control::GroupSpec& spec, const std::string& completed,
 
 // Listens at this host's address, at a free port.
 Status OpenListener(control::Introduction* made, Card* card) {
-  control::tcp::SocketAddress address;
-  COLLOPS_RETURN_IF_ERROR(control::tcp::Resolve(made->address, 0, &address));
+  control::SocketAddress address;
+  COLLOPS_RETURN_IF_ERROR(control::Resolve(made->address, 0, &address));
   COLLOPS_RETURN_IF_ERROR(made->listener->Open(address));
   const std::string host = made->listener->address().Host();
   std::strncpy(card->address, host.c_str(), sizeof(card->address) - 1);
@@ -83,7 +84,7 @@ Status Prepare(control::Control* parent, const std::vector<int>& members,
   const control::Group& group = parent->endpoint().group();
   COLLOPS_RETURN_IF_ERROR(FindSecret(parent->spec(), group.table_digest, &made->secret));
   made->address = group.address;
-  made->listener = std::make_unique<control::tcp::JobListener>(made->secret);
+  made->listener = std::make_unique<control::JobListener>(made->secret);
   const auto lowest = std::find_if(members.begin(), members.end(), [&](int member) {
     return group.peers[static_cast<size_t>(member)].host == group.host;
   });
@@ -114,7 +115,7 @@ Status Introduce(control::Control* parent, const std::vector<int>& members,
   for (size_t i = 0; i < members.size(); ++i) {
     const auto member = static_cast<size_t>(members[i]);
     const Card& card = members[i] == parent->spec().rank ? own : cards[member];
-    control::tcp::Row row;
+    control::Row row;
     row.rank = static_cast<int>(i);
     row.pid = group.peers[member].pid;
     row.host = std::to_string(group.peers[member].host);

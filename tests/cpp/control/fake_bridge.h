@@ -15,7 +15,7 @@
 
 #include "collops/comm/control/descriptor.h"
 #include "collops/comm/control/endpoint.h"
-#include "collops/comm/control/hosts/bridge.h"
+#include "collops/comm/control/hosts/watcher.h"
 #include "control/wire.h"
 
 namespace fake {

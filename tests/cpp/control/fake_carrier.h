@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/control/head_carrier.h"
+#include "collops/comm/control/step.h"
 #include "collops/core/status.h"
 
 namespace fake {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "collops/comm/control/hosts/bridge.h"
+#include "collops/comm/control/hosts/watcher.h"
 
 namespace hosts {
 

@@ -5,7 +5,7 @@
 
 #include <climits>
 
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/local_socket.h"
 #include "faults/doom.h"
 #include "faults/ways.h"
 

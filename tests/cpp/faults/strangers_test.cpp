@@ -10,13 +10,12 @@
 #include <filesystem>
 #include <iterator>
 
-#include "collops/comm/control/first_contact/local_messages.h"
-#include "control/bootstrap/guests.h"
+#include "collops/comm/control/first_contact/local_socket.h"
+#include "control/first_contact/guests.h"
 
 namespace {
 
-using collops::control::MeetingMessage;
-using collops::control::MessageType;
+using collops::control::Frame;
 using collops::control::UniqueFd;
 
 constexpr uid_t kOtherUser = 65534;
@@ -72,11 +71,11 @@ TEST(AStrangerThatHangsUpIsDropped) {
 }
 
 TEST(AMessageOfAnyOtherLengthIsDropped) {
-  const MeetingMessage hello = guests::Message(MessageType::kHello);
-  std::string bytes(reinterpret_cast<const char*>(&hello), sizeof(hello));
-  bytes.resize(4 * sizeof(hello));
-  for (const size_t length : {size_t{1}, size_t{4}, sizeof(hello) / 2,
-                              offsetof(MeetingMessage, text) - 1, bytes.size()}) {
+  const Frame hello = guests::HelloOf();
+  std::string bytes(reinterpret_cast<const char*>(hello.data()), hello.size());
+  bytes.resize(4 * hello.size());
+  for (const size_t length :
+       {size_t{1}, size_t{4}, hello.size() / 2, hello.size() - 1, bytes.size()}) {
     // What is longer would be a hello, without its descriptors.
     guests::MeetBeside([&](int socket) {
       EXPECT_EQ(send(socket, bytes.data(), length, MSG_NOSIGNAL), static_cast<ssize_t>(length));
@@ -150,7 +149,7 @@ TEST(AnotherUserCannotTakePart) {
       BecomeAnotherUser();
       const UniqueFd guest(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
       EXPECT_EQ(connect(guest.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-      guests::SendWithDescriptors(guest.get(), guests::Message(MessageType::kHello), {guest.get()});
+      guests::SendWithDescriptors(guest.get(), guests::HelloOf(), {guest.get()});
       said.Set();
       done.Wait();
     });

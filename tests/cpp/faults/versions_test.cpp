@@ -1,24 +1,21 @@
 // A rank of another version of the library: all ranks get ERROR_RANK_MISMATCH, at once.
 #include <string>
 
-#include "control/bootstrap/guests.h"
+#include "control/first_contact/guests.h"
 #include "faults/doom.h"
 
 namespace {
 
 using collops::Status;
-using collops::control::MeetingMessage;
-using collops::control::MessageType;
+using collops::control::FieldWriter;
+using collops::control::kLocalVersion;
 using collops::control::UniqueFd;
 
 constexpr int64_t kSoonNs = int64_t{3000000000};
 
-// As another version would send it: behind the first two words nothing is as here.
-std::string OfAnotherVersion(MessageType type, size_t bytes) {
-  MeetingMessage message = guests::Message(type);
-  message.version = MeetingMessage::kVersion + 1;
-  std::string text(reinterpret_cast<const char*>(&message), sizeof(message));
-  text.replace(8, std::string::npos, sizeof(message) - 8, '\x7f');
+// As another version would send it: behind the first number nothing is as here.
+std::string OfAnotherVersion(size_t bytes) {
+  std::string text = FieldWriter().Number(kLocalVersion + 1).text();
   text.resize(bytes, '\x7f');
   return text;
 }
@@ -33,7 +30,7 @@ void ExpectMismatch(const Status& status, int64_t begun_ns) {
 
 // Rank 2 is the test itself, which also gets an answer.
 TEST(ARankOfAnotherVersionIsToldToAll) {
-  for (const size_t bytes : {size_t{8}, size_t{100}, 2 * sizeof(MeetingMessage)}) {
+  for (const size_t bytes : {size_t{8}, size_t{100}, size_t{3000}}) {
     const collops::JobIdentity job = ranks::FreshJob();
     const ranks::Event listens, spoken;
     std::vector<pid_t> pids;
@@ -49,14 +46,13 @@ TEST(ARankOfAnotherVersionIsToldToAll) {
     }
     listens.Wait();
     const UniqueFd other = collops::control::ConnectTo(guests::MeetingName(job));
-    const std::string hello = OfAnotherVersion(MessageType::kHello, bytes);
+    const std::string hello = OfAnotherVersion(bytes);
     EXPECT_EQ(send(other.get(), hello.data(), bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
     spoken.Set(2);
     for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
-    MeetingMessage answer;
-    EXPECT_TRUE(recv(other.get(), &answer, sizeof(answer), MSG_DONTWAIT) > 8);
-    EXPECT_EQ(answer.magic, MeetingMessage::kMagic);
-    EXPECT_EQ(answer.version, MeetingMessage::kVersion);
+    collops::control::Frame answer(1000);
+    EXPECT_TRUE(recv(other.get(), answer.data(), answer.size(), MSG_DONTWAIT) > 8);
+    EXPECT_EQ(collops::control::FieldReader(answer).Number(), kLocalVersion);
   }
 }
 
@@ -74,7 +70,7 @@ TEST(RankZeroOfAnotherVersionIsNoticed) {
     client = collops::control::Accept(listener);
     usleep(1000);
   }
-  const std::string answer = OfAnotherVersion(MessageType::kProgress, 64);
+  const std::string answer = OfAnotherVersion(64);
   EXPECT_EQ(send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL), 64);
   EXPECT_EQ(ranks::Wait(pid).code, 0);
 }

@@ -2,38 +2,36 @@
 // which the sanitizers see, because every input lies in memory of exactly its size.
 #include <sys/socket.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/handshake.h"
+#include "collops/comm/control/first_contact/job_port.h"
+#include "collops/comm/control/first_contact/local_meeting.h"
+#include "collops/comm/control/first_contact/messages.h"
 #include "collops/comm/control/hosts/watcher.h"
-#include "collops/comm/control/tcp/handshake.h"
-#include "collops/comm/control/tcp/job_port.h"
-#include "collops/comm/control/tcp/row.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/operators/params.h"
-#include "control/tcp/loopback.h"
+#include "control/first_contact/loopback.h"
 #include "fuzz/mutation.h"
 
 namespace {
 
 using namespace collops;
+using control::Challenge;
+using control::Claim;
+using control::FieldReader;
+using control::FieldWriter;
 using control::Frame;
-using control::MeetingMessage;
-using control::MessageType;
+using control::HandshakeClient;
+using control::Hello;
+using control::JobSecret;
+using control::MessageKind;
+using control::PortMessage;
+using control::Proof;
+using control::Row;
 using control::StatusKind;
 using control::StatusUpdate;
-using control::tcp::Challenge;
-using control::tcp::Claim;
-using control::tcp::FieldReader;
-using control::tcp::FieldWriter;
-using control::tcp::HandshakeClient;
-using control::tcp::JobSecret;
-using control::tcp::PortReply;
-using control::tcp::PortRequest;
-using control::tcp::Proof;
-using control::tcp::Row;
 using fuzz::Drive;
 using loopback::FrameOf;
 using loopback::TextOf;
@@ -55,8 +53,8 @@ bool ReadParam(const std::string& text) {
 
 // What a whole frame says, written again: the frame's own bytes, unless it was not valid.
 std::string SaidAgain(const std::string& bytes) {
-  PortRequest said;
-  if (!PortRequest::Read(FrameOf(bytes), &said)) return "";
+  PortMessage said;
+  if (!PortMessage::Read(FrameOf(bytes), &said)) return "";
   EXPECT_TRUE(said.port >= 0 && said.port <= 65535 && said.pid >= 0);
   EXPECT_TRUE(said.address.size() <= Row::kMostAddressBytes);
   return TextOf(said.frame());
@@ -77,8 +75,6 @@ std::string RowAgain(const std::string& bytes) {
 bool ReadFrame(const std::string& input) {
   if (input.empty()) return false;
   const std::string bytes = input.substr(1);
-  PortReply told;
-  const Frame frame = FrameOf(bytes);
   std::string again;
   switch (input[0]) {
     case 's':
@@ -90,8 +86,6 @@ bool ReadFrame(const std::string& input) {
       again = RowAgain(bytes);
       EXPECT_TRUE(again.empty() || again == bytes);
       return !again.empty();
-    case 't':
-      return PortReply::Read(frame, &told);
     default:
       return false;
   }
@@ -125,18 +119,28 @@ bool ReadNews(const std::string& input) {
 }
 
 std::vector<std::string> MeetingCorpus() {
-  std::vector<std::string> corpus;
-  for (const auto type : {MessageType::kHello, MessageType::kProgress, MessageType::kPeer,
-                          MessageType::kWelcome, MessageType::kVerdict}) {
-    MeetingMessage message;
-    message.type = type;
-    message.rank = 1;
-    message.rank_size = 2;
-    message.code = ERROR_TIMEOUT;
-    std::strcpy(message.text, "a reason");
-    corpus.emplace_back(reinterpret_cast<const char*>(&message), sizeof(message));
+  const Hello hello = {1, 2, 77, {}, {}};
+  return {
+      TextOf(hello.frame()),
+      TextOf(control::LocalVerdictFrame(Error(ERROR_TIMEOUT, "a reason"), 2)),
+      control::LocalMessageOf(MessageKind::kProgress).Text("rank 1 of 2").text(),
+      control::LocalMessageOf(MessageKind::kPeer).Number(1).Number(77).text(),
+      control::LocalMessageOf(MessageKind::kWelcome).Number(4096).text(),
+  };
+}
+
+// Whether it is a message of first contact on a host.
+bool ReadMeeting(const Frame& frame) {
+  FieldReader fields(frame);
+  const MessageKind kind = control::ReadLocalKind(&fields);
+  Hello hello;
+  Status verdict;
+  if (kind == MessageKind::kHello) {
+    if (!Hello::Read(frame, &hello)) return false;
+    EXPECT_TRUE(hello.rank >= 0 && hello.rank < hello.rank_size);
   }
-  return corpus;
+  if (control::ReadLocalVerdict(frame, &verdict)) EXPECT_FALSE(verdict.ok());
+  return kind != MessageKind::kNone && kind != MessageKind::kOtherVersion;
 }
 
 }  // namespace
@@ -179,21 +183,19 @@ TEST(NewsBetweenHosts) {
 TEST(MessagesOfFirstContactOnAHost) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  control::Connection reader(control::UniqueFd(ends[1]), "a process");
+  reader.LimitFrames(control::kMostLocalFrameBytes);
   Drive("meeting", MeetingCorpus(), 1000, [&](const std::string& input) {
     if (input.empty()) return false;  // an empty packet is the end of a connection
     EXPECT_EQ(send(ends[0], input.data(), input.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(input.size()));
     static_cast<void>(control::VerdictInMailbox(ends[1]));  // leaves it there
-    MeetingMessage message;
+    Frame frame;
     std::vector<control::UniqueFd> fds;
-    const auto transfer = control::ReceiveMessage(ends[1], &message, &fds);
-    EXPECT_TRUE(std::memchr(message.text, 0, sizeof(message.text)) != nullptr);
-    if (transfer != control::SocketResult::kDone) return false;
-    EXPECT_FALSE(control::VerdictOf(message).ok());
-    return true;
+    EXPECT_TRUE(reader.Receive(&frame, &fds));
+    return ReadMeeting(FrameOf(TextOf(frame)));  // in memory of its size
   });
   close(ends[0]);
-  close(ends[1]);
 }
 
 // Both sides of the proof, each with an other end that sends damaged frames: neither gives in.

@@ -9,7 +9,7 @@
 
 #include "collops/comm/backends/shm/exchange.h"
 #include "collops/comm/control/board.h"
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/local_socket.h"
 #include "fuzz/mutation.h"
 #include "ranks.h"
 #include "run_call.h"

@@ -21,7 +21,7 @@
 
 #include "check.h"
 #include "collops/comm/backends/shm/pair_wire.h"
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/local_socket.h"
 #include "collops/comm/pairs/pair_lane.h"
 
 namespace pairs {

@@ -1,5 +1,5 @@
 // Where the ranks of a job meet that is on several hosts, and what the launchers say of that.
-#include "collops/comm/placement/job_place.h"
+#include "collops/comm/placement/placement.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
-#include "collops/comm/placement/local_host.h"
-#include "collops/comm/placement/host_address.h"
+#include "collops/comm/placement/placement.h"
 
 #include <string>
 

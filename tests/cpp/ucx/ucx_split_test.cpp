@@ -12,7 +12,7 @@
 
 #include "collops/comm/backends/ucx/communicator.h"
 #include "collops/comm/control/first_contact/hosts_meeting.h"
-#include "control/tcp/loopback.h"
+#include "control/first_contact/loopback.h"
 #include "ranks.h"
 #include "ucx/installed.h"
 

@@ -10,7 +10,6 @@
 
 #include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "collops/comm/control/first_contact/meeting.h"
-#include "collops/comm/control/first_contact/subgroup_meeting.h"
 #include "collops/comm/placement/placement.h"
 #include "collops/core/process/per_process.h"
 #include "collops/core/trace/spans.h"
@@ -65,7 +64,7 @@ Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>
   JobIdentity job;
   COLLOPS_RETURN_IF_ERROR(FindMeetingPlace(threads, spec.job_id, digest, &job));
   if (spec.introduction != nullptr) {
-    *meeting = std::make_unique<PartMeeting>(spec, job, segment_bytes);
+    *meeting = std::make_unique<HostsMeeting>(spec, job, segment_bytes);
     return Ok();
   }
   if (place.address.empty()) {
@@ -408,7 +407,7 @@ void Control::EndLocked(const Status& status, bool leave, const std::string& rea
     if (in_call) return;  // Connect() sees it and returns soon
     pending_.reset();
     Group group;
-    if (!meeting_->Settle(&group))
+    if (!meeting_->TryComplete(&group))
       return meeting_->Cancel(leave ? Left(spec_.rank, reason) : status);
     ConnectTo(std::move(group));
   }

@@ -10,7 +10,8 @@
 #include <ctime>
 #include <fstream>
 
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/local_socket.h"
+#include "collops/comm/control/first_contact/messages.h"
 
 namespace collops::control {
 namespace {
@@ -87,8 +88,9 @@ void Endpoint::WakeUp(int peer, Lane lane) {
 }
 
 void Endpoint::SleepOn(Lane lane, uint32_t doorbell, int most_ms) {
-  const timespec nap{0, long{1000000} * most_ms};
-  syscall(SYS_futex, &board_.member(rank_).doorbell[lane], FUTEX_WAIT, doorbell, &nap, nullptr, 0);
+  const timespec limit{0, long{1000000} * most_ms};
+  syscall(SYS_futex, &board_.member(rank_).doorbell[lane], FUTEX_WAIT, doorbell, &limit, nullptr,
+          0);
 }
 
 void Endpoint::Finish(uint64_t step) {

@@ -128,7 +128,7 @@ class Endpoint {
   }
 
   // What this rank waits for in its pair lane, for the messages of other ranks; empty: nothing.
-  void NotePairCall(const std::string& text) { board_.member(rank_).pair_call.Write(text); }
+  void SetPairCall(const std::string& text) { board_.member(rank_).pair_call.Write(text); }
   // What a rank is doing, for the message of a time-out.
   std::string DescribeRank(int rank) const;
 

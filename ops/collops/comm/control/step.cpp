@@ -265,13 +265,13 @@ Status Step::UntilCarried(Ready&& ready) {
       return explained->Passed();
     };
     // A ring of the pair lane does not end this sleep.
-    const auto nap = [&](auto&& awake, bool messages, int most_ms) {
+    const auto sleep = [&](auto&& awake, bool messages, int most_ms) {
       if (awake()) return;
       const WakeCondition wake_condition =
           messages ? duties_->wake_condition() : WakeCondition{-1, most_ms};
       if (wake_condition.most_ms > 0) carrier_->Sleep(wake_condition);
     };
-    const Status came = waiter_->Until(any, nap);
+    const Status came = waiter_->Until(any, sleep);
     if (!came.ok()) return MissingOne(came);
     if (is_ready) return Ok();
     bool agrees = true;

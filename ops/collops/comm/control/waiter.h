@@ -104,10 +104,10 @@ class Waiter {
       endpoint_->SleepUntilRung(kGroupLane, awake, both, most_ms);
     });
   }
-  // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as
+  // With another sleep than on the doorbell: `sleep(awake, both, most_ms)`, as
   // Endpoint::SleepUntilRung().
-  template <typename Ready, typename Nap>
-  Status Until(Ready&& ready, Nap&& nap) {
+  template <typename Ready, typename Sleep>
+  Status Until(Ready&& ready, Sleep&& sleep) {
     const recording::WaitSpan wait("wait for data");
     for (int i = 0; i < spins_->looks(); ++i) {
       if (ready()) return Ok();
@@ -132,8 +132,8 @@ class Waiter {
       recording::WaitSpan::BeforeSleep();
       // If messages are under way, a ring of the pair lane wakes this wait, too.
       const bool both = progress != MessageProgress::kNothing;
-      nap(awake, both,
-          progress == MessageProgress::kNoDoorbell ? kNoDoorbellSleepMs : kMostSleepMs);
+      sleep(awake, both,
+            progress == MessageProgress::kNoDoorbell ? kNoDoorbellSleepMs : kMostSleepMs);
       if (is_ready) return Ok();
     }
     return Ok();

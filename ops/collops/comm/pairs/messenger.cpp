@@ -388,7 +388,7 @@ Status Messenger::Lead(Goal* goal, LaneLock* lane_lock) {
       if (looked.ok() && Nap(goal, lane_lock)) spins = 0;
     }
   }
-  if (goal->noted) endpoint_->NotePairCall("");
+  if (goal->noted) endpoint_->SetPairCall("");
   goal->noted = false;
   led_.store(false);
   attends_ = false;
@@ -423,7 +423,7 @@ bool Messenger::RunDirect() {
 bool Messenger::Nap(Goal* goal, LaneLock* lane_lock) {
   if (Reached(*goal)) return true;  // reached while this thread did not hold the lock
   if (!goal->noted && goal->batch != nullptr) {
-    endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
+    endpoint_->SetPairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
     goal->noted = true;
   }
   const Awaited awaited = FindAwaited();

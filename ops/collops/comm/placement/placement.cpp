@@ -1,23 +1,139 @@
 #include "collops/comm/placement/placement.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "collops/comm/placement/host_address.h"
-#include "collops/comm/placement/local_host.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/core/env.h"
 
 namespace collops {
 namespace {
 
-// "0, 1, 3"
-std::string List(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += Concat(text.empty() ? "" : ", ", rank);
+std::string TextOf(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(address);
+    inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text));
+  } else if (address->sa_family == AF_INET6) {
+    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text));
+  }
   return text;
 }
+
+std::vector<std::string> InterfaceAddresses() {
+  std::vector<std::string> addresses;
+  std::vector<std::string> loopback;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {};
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr) continue;
+    const std::string text = TextOf(one->ifa_addr);
+    if (text.empty()) continue;
+    ((one->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : addresses).push_back(text);
+  }
+  freeifaddrs(all);
+  addresses.insert(addresses.end(), loopback.begin(), loopback.end());
+  return addresses;
+}
+
+std::string Short(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
+// "a, b"
+template <typename Item>
+std::string List(const std::vector<Item>& items) {
+  std::string list;
+  for (const Item& item : items) list += Concat(list.empty() ? "" : ", ", item);
+  return list.empty() ? "none" : list;
+}
+
+using Matches = std::function<bool(const RankTable::Server&)>;
+
+std::vector<int> ServersThat(const RankTable& table, const Matches& match) {
+  std::vector<int> found;
+  for (size_t s = 0; s < table.servers.size(); ++s) {
+    if (match(table.servers[s])) found.push_back(static_cast<int>(s));
+  }
+  return found;
+}
+
+// "node-a (10.0.0.1), node-b"
+std::string Servers(const RankTable& table, const std::vector<int>& which) {
+  std::vector<std::string> texts;
+  for (const int s : which) {
+    const RankTable::Server& server = table.servers[static_cast<size_t>(s)];
+    texts.push_back(server.host_ip.empty() ? server.id : server.id + " (" + server.host_ip + ")");
+  }
+  return List(texts);
+}
+
+std::string Describe(const LocalHost& host) {
+  return Concat("this host has the name ", host.name, " and the addresses ", List(host.addresses));
+}
+
+}  // namespace
+
+LocalHost ThisHost() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return {GetVariable("COLLOPS_SERVER_ID"), InterfaceAddresses(), name};
+}
+
+Status FindServer(const RankTable& table, const LocalHost& host, int* server) {
+  const std::vector<int> all = ServersThat(table, [](const auto&) { return true; });
+  const std::string& given = host.server_id;
+  if (!given.empty()) {
+    const std::vector<int> named = ServersThat(table, [&](const auto& s) { return s.id == given; });
+    COLLOPS_CHECK_ARG(named.size() == 1, ERROR_INVALID_PARAM, table.file,
+                      ": COLLOPS_SERVER_ID is \"", given, "\", but the table's servers are ",
+                      Servers(table, all));
+    *server = named[0];
+    return Ok();
+  }
+  const auto is_local = [&host](const std::string& text) {
+    HostAddress wanted;
+    HostAddress own;
+    return ParseAddress(text, &wanted) &&
+           std::any_of(host.addresses.begin(), host.addresses.end(), [&](const auto& address) {
+             return ParseAddress(address, &own) && own == wanted;
+           });
+  };
+  const auto is_address = [](const std::string& text) {
+    HostAddress address;
+    return ParseAddress(text, &address);
+  };
+  const Matches rules[] = {
+      [&](const auto& s) { return is_local(s.host_ip); },
+      [&](const auto& s) { return is_local(s.id); },
+      [&](const auto& s) { return s.id == host.name; },
+      [&](const auto& s) { return !is_address(s.id) && Short(s.id) == Short(host.name); },
+  };
+  for (const Matches& rule : rules) {
+    const std::vector<int> found = ServersThat(table, rule);
+    if (found.empty()) continue;
+    COLLOPS_CHECK_ARG(found.size() == 1, ERROR_INVALID_PARAM, table.file,
+                      ": more than one server is this ", "host: ", Servers(table, found), "; ",
+                      Describe(host), ": set COLLOPS_SERVER_ID to this host's server_id");
+    *server = found[0];
+    return Ok();
+  }
+  return Error(ERROR_INVALID_PARAM, table.file, ": no server is this host: the servers are ",
+               Servers(table, all), "; ", Describe(host),
+               ": set COLLOPS_SERVER_ID to this host's server_id");
+}
+
+namespace {
 
 // The rank of this process among those of its host: by DEVICE_ID, by the pod's name, or because
 // there is no other.
@@ -179,6 +295,121 @@ Status FindPlacement(const PlacementWanted& wanted, Placement* placement) {
   }
   if (complete) COLLOPS_RETURN_IF_ERROR(CheckTable(*found.table, found.rank, found.rank_size));
   *placement = std::move(found);
+  return Ok();
+}
+
+namespace {
+
+bool IsLoopback(const std::string& host) {
+  HostAddress address;
+  if (!ParseAddress(host, &address)) return host == "localhost";
+  constexpr size_t kBytesV4 = 4;
+  constexpr char kLoopbackNet = 127;
+  if (address.size() == kBytesV4) return address.front() == kLoopbackNet;
+  return address == std::string(15, '\0') + '\1';
+}
+
+const std::string& AddressOf(const RankTable& table) {
+  const auto server = static_cast<size_t>(table.ranks.front().server);
+  const RankTable::Server& first = table.servers[server];
+  return first.host_ip.empty() ? first.id : first.host_ip;
+}
+
+// The table of the whole job, and this process's rank there; the table is null if there is none.
+Status FindJobTable(const std::shared_ptr<const RankTable>& table, int rank, Placement* job) {
+  job->table = table;
+  job->rank = rank;
+  const std::string path = GetVariable("RANK_TABLE_FILE");
+  if (path.empty() || (table != nullptr && table->path == path)) return Ok();
+  Placement listed;
+  COLLOPS_RETURN_IF_ERROR(FindPlacement({}, &listed));
+  if (listed.table == nullptr) return Ok();
+  COLLOPS_CHECK_ARG(
+      listed.table->completed, ERROR_INVALID_PARAM, listed.table->file,
+      ": its status is \"initializing\", but it says where the job of this group meets: wait ",
+      "until it is complete");
+  *job = std::move(listed);
+  return Ok();
+}
+
+Status FindByLauncher(const Launcher& launcher, JobPlace* place) {
+  if (launcher.spread == Spread::kOneHost) return Ok();
+  const std::string address = GetVariable("MASTER_ADDR");
+  COLLOPS_CHECK_ARG(
+      !address.empty() || launcher.spread == Spread::kUnknown, ERROR_INVALID_PARAM,
+      "the ranks run on several hosts (from ", launcher.name,
+      "), but nothing says where they meet: "
+      "set MASTER_ADDR to an address of rank 0's host, the same in all ranks, or pass a rank "
+      "table");
+  if (launcher.spread == Spread::kUnknown && IsLoopback(address)) return Ok();
+  place->address = address;
+  return Ok();
+}
+
+}  // namespace
+
+Status FindJobPlace(const std::shared_ptr<const RankTable>& table, int rank, JobPlace* place) {
+  JobPlace found;
+  Placement job;
+  if (table != nullptr && table->servers.size() == 1) {
+    found.table_digest = table->digest;
+  } else {
+    COLLOPS_RETURN_IF_ERROR(FindJobTable(table, rank, &job));
+    const Launcher launcher = DetectLauncher();
+    found.is_first = job.rank == 0;
+    if (job.table != nullptr) {
+      found.table_digest = job.table->digest;
+      if (job.table->servers.size() > 1) found.address = AddressOf(*job.table);
+    } else {
+      // Ranks of a group that is a part of the job have other numbers there.
+      if (launcher.rank >= 0) found.is_first = launcher.rank == 0;
+      COLLOPS_RETURN_IF_ERROR(FindByLauncher(launcher, &found));
+    }
+  }
+  *place = std::move(found);
+  return Ok();
+}
+
+Status ReadJobPlace(const std::string& meet_at, int rank, JobPlace* place) {
+  *place = {};
+  if (meet_at.empty()) return Ok();
+  constexpr int kMostPort = 65535;
+  const size_t colon = meet_at.rfind(':');
+  std::string host = meet_at.substr(0, colon == std::string::npos ? 0 : colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  HostAddress address;
+  int port = 0;
+  const char* const end = meet_at.data() + meet_at.size();
+  const char* const digits = end - (host.empty() ? 0 : meet_at.size() - colon - 1);
+  const std::from_chars_result read = std::from_chars(digits, end, port);
+  const bool sound = read.ec == std::errc() && read.ptr == end && port > 0 && port <= kMostPort;
+  COLLOPS_CHECK_ARG(
+      sound && ParseAddress(host.substr(0, host.find('%')), &address), ERROR_INVALID_PARAM,
+      "meet_at must be an address of rank 0's host and a port, as \"10.0.0.1:29577\", got \"",
+      meet_at, "\"");
+  place->address = host;
+  place->port = port;
+  place->is_first = rank == 0;
+  return Ok();
+}
+
+Status FindJobDigest(std::string* digest) {
+  digest->clear();
+  const std::string path = GetVariable("RANK_TABLE_FILE");
+  if (path.empty()) return Ok();
+  RankTable table;
+  COLLOPS_RETURN_IF_ERROR(ReadRankTable(path, &table));
+  if (table.completed) *digest = table.digest;
+  return Ok();
+}
+
+Status CheckAcrossHosts(const JobIdentity& job) {
+  COLLOPS_CHECK_ARG(!job.of_one_host, ERROR_INVALID_PARAM, "the ranks are on several hosts, and ",
+                    job.source,
+                    " names the job on each host differently: set COLLOPS_JOB_ID to a text that "
+                    "is the same in all ranks of the job and differs from other jobs");
   return Ok();
 }
 

@@ -1,5 +1,6 @@
 #include "collops/comm/placement/rank_table.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,12 +16,22 @@
 #include <utility>
 #include <vector>
 
-#include "collops/comm/placement/host_address.h"
 #include "collops/core/json.h"
 #include "collops/core/sha256.h"
 #include "collops/core/status.h"
 
 namespace collops {
+
+bool ParseAddress(const std::string& text, HostAddress* address) {
+  for (const auto& [family, size] : {std::pair(AF_INET, 4), std::pair(AF_INET6, 16)}) {
+    char bytes[16];
+    if (inet_pton(family, text.c_str(), bytes) != 1) continue;
+    address->assign(bytes, static_cast<size_t>(size));
+    return true;
+  }
+  return false;
+}
+
 namespace rank_table {
 
 // One value of a rank table and its place in the text, which every error names:
@@ -82,9 +93,23 @@ class Unique {
 class ListedRanks {
  public:
   // Refuses a rank that was listed before.
-  Status Add(int64_t number, RankTable::Rank rank, const TableValue& owner);
+  Status Add(int64_t number, RankTable::Rank rank, const TableValue& owner) {
+    const auto [first, added] = ranks_.emplace(number, Listed{std::move(rank), owner.path()});
+    if (added) return Ok();
+    return owner.Wrong(".rank_id: \"", number, "\" given twice, first at ", first->second.path);
+  }
   // In the order of their numbers, which must be 0 to n-1.
-  Status Take(const std::string& file, std::vector<RankTable::Rank>* ranks);
+  Status Take(const std::string& file, std::vector<RankTable::Rank>* ranks) {
+    int64_t next = 0;
+    for (auto& [number, listed] : ranks_) {
+      COLLOPS_CHECK_ARG(number == next, ERROR_INVALID_PARAM, file, ": the table lists ",
+                        ranks_.size(), " ranks, which must be 0 to ", ranks_.size() - 1, ": rank ",
+                        next, " is missing, ", listed.path, ".rank_id is ", number);
+      ++next;
+      ranks->push_back(std::move(listed.rank));
+    }
+    return Ok();
+  }
 
  private:
   struct Listed {
@@ -301,24 +326,6 @@ Status ReadSuperPods(const TableValue& root, RankTable* table) {
 }
 
 }  // namespace
-
-Status ListedRanks::Add(int64_t number, RankTable::Rank rank, const TableValue& owner) {
-  const auto [first, added] = ranks_.emplace(number, Listed{std::move(rank), owner.path()});
-  if (added) return Ok();
-  return owner.Wrong(".rank_id: \"", number, "\" given twice, first at ", first->second.path);
-}
-
-Status ListedRanks::Take(const std::string& file, std::vector<RankTable::Rank>* ranks) {
-  int64_t next = 0;
-  for (auto& [number, listed] : ranks_) {
-    COLLOPS_CHECK_ARG(number == next, ERROR_INVALID_PARAM, file, ": the table lists ",
-                      ranks_.size(), " ranks, which must be 0 to ", ranks_.size() - 1, ": rank ",
-                      next, " is missing, ", listed.path, ".rank_id is ", number);
-    ++next;
-    ranks->push_back(std::move(listed.rank));
-  }
-  return Ok();
-}
 
 std::string TableValue::PathOf(const char* key) const {
   return path_.empty() ? std::string(key) : path_ + "." + key;

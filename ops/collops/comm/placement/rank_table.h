@@ -7,6 +7,12 @@
 
 namespace collops {
 
+// The bytes of an IPv4 (4) or IPv6 (16) address, so that two spellings are equal.
+using HostAddress = std::string;
+
+// False for what is no address, such as a host's name.
+bool ParseAddress(const std::string& text, HostAddress* address);
+
 // What an HCCL rank table says: which ranks there are, and on which server and device each runs.
 struct RankTable {
   struct Server {

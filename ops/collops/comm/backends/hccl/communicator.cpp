@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collops/comm/backends/hccl/backend.h"
-#include "collops/comm/control/first_contact/subgroup_meeting.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/core/process/per_process.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/local_socket.h"
 
 namespace collops::shm {
 

@@ -17,7 +17,7 @@
 #include "collops/comm/backends/ucx/engine/worker.h"
 #include "collops/comm/backends/ucx/schedule.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/head_carrier.h"
+#include "collops/comm/control/step.h"
 #include "collops/comm/pairs/pair_wire.h"
 
 namespace collops::ucx {

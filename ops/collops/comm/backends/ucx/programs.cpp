@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "collops/comm/backends/ucx/simulation.h"
-#include "collops/comm/control/head_carrier.h"
+#include "collops/comm/control/step.h"
 
 namespace collops::ucx {
 namespace {

@@ -1,5 +1,7 @@
 #include "collops/comm/control/first_contact/hosts_meeting.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -7,7 +9,7 @@
 #include <vector>
 
 #include "collops/comm/control/board.h"
-#include "collops/comm/control/tcp/mesh.h"
+#include "collops/comm/control/hosts/watcher.h"
 #include "collops/core/env.h"
 #include "collops/core/process/per_process.h"
 
@@ -27,30 +29,43 @@ uint64_t CountMeeting(const std::string& domain) {
   return all.made[domain]++;
 }
 
-}  // namespace
-
-std::vector<int> RanksOn(const std::vector<RankOnHost>& ranks, int host) {
-  std::vector<int> on_host;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].host == host) on_host.push_back(static_cast<int>(r));
-  }
-  return on_host;
+// The longest name of a group that a proof covers: the end of a domain that many splits have made
+// longer, which has the numbers that no two splits share.
+std::string EndOf(const std::string& domain) {
+  constexpr size_t kMostNameBytes = 256;
+  return domain.size() <= kMostNameBytes ? domain : domain.substr(domain.size() - kMostNameBytes);
 }
 
-HostRanks::HostRanks(const GroupSpec& spec, const JobIdentity& job, std::vector<RankOnHost> ranks,
+// What a watcher needs of a group: its board, its doorbell, and how the ranks of this host end.
+Group ForWatcher(const Group& group) {
+  Group copy;
+  copy.segment = group.segment;
+  copy.host = group.host;
+  copy.doorbell = UniqueFd(fcntl(group.doorbell.get(), F_DUPFD_CLOEXEC, 0));
+  for (const Peer& peer : group.peers) {
+    copy.peers.emplace_back();
+    copy.peers.back().pid = peer.pid;
+    copy.peers.back().host = peer.host;
+    copy.peers.back().lifeline = peer.lifeline;
+  }
+  return copy;
+}
+
+}  // namespace
+
+HostRanks::HostRanks(const GroupSpec& spec, const JobIdentity& job, const std::vector<Row>& rows,
                      std::string host_name, int64_t segment_bytes)
-    : ranks_(std::move(ranks)),
-      host_(ranks_[static_cast<size_t>(spec.rank)].host),
+    : host_of_(HostsOf(rows)),
+      host_(host_of_[static_cast<size_t>(spec.rank)]),
       host_name_(std::move(host_name)) {
-  own_ = RanksOn(ranks_, host_);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    pids_.push_back(rows[r].pid);
+    if (host_of_[r] == host_) own_.push_back(static_cast<int>(r));
+  }
   GroupSpec local = spec;
   local.rank = static_cast<int>(std::find(own_.begin(), own_.end(), spec.rank) - own_.begin());
   local.rank_size = static_cast<int>(own_.size());
-  // The meeting stops with this one. Two hosts of a test may share one abstract namespace.
-  local.watch = [this, watch = spec.watch] {
-    COLLOPS_RETURN_IF_ERROR(CheckWanted());
-    return watch ? watch() : Ok();
-  };
+  // Two hosts of a test may share one abstract namespace.
   const JobIdentity place = {Concat(job.id, "/host/", host_), job.source};
   meeting_ = Meeting::Create(local, place, segment_bytes, true);
 }
@@ -61,17 +76,19 @@ Status HostRanks::Complete(const Deadline& deadline, Group* group) {
                     " on a host");
   Group local;
   const Status met = meeting_->Complete(deadline, &local);
-  if (!met.ok()) {
-    return Error(met.code(), "ranks ", ListRanks(), " of host ", host_name_,
-                 ", there numbered 0 to ", own_.size() - 1, ": ", met.message());
+  if (met.ok()) {
+    Expand(std::move(local), group);
+    return Ok();
   }
-  Expand(std::move(local), group);
-  return Ok();
+  std::string list;
+  for (const int rank : own_) list += Concat(list.empty() ? "" : ", ", rank);
+  return Error(met.code(), "ranks ", list, " of host ", host_name_, ", there numbered 0 to ",
+               own_.size() - 1, ": ", met.message());
 }
 
-bool HostRanks::Settle(Group* group) {
+bool HostRanks::TryComplete(Group* group) {
   Group local;
-  if (!meeting_->Settle(&local)) return false;
+  if (!meeting_->TryComplete(&local)) return false;
   Expand(std::move(local), group);
   return true;
 }
@@ -82,10 +99,10 @@ void HostRanks::Expand(Group local, Group* group) const {
   group->doorbell = std::move(local.doorbell);
   group->host = host_;
   group->peers.clear();
-  group->peers.resize(ranks_.size());
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    group->peers[r].pid = ranks_[r].pid;
-    group->peers[r].host = ranks_[r].host;
+  group->peers.resize(pids_.size());
+  for (size_t r = 0; r < pids_.size(); ++r) {
+    group->peers[r].pid = pids_[r];
+    group->peers[r].host = host_of_[r];
   }
   for (size_t i = 0; i < own_.size(); ++i) {
     Peer& peer = group->peers[static_cast<size_t>(own_[i])];
@@ -94,29 +111,23 @@ void HostRanks::Expand(Group local, Group* group) const {
   }
 }
 
-std::string HostRanks::ListRanks() const {
-  std::string list;
-  for (const int rank : own_) list += Concat(list.empty() ? "" : ", ", rank);
-  return list;
-}
-
 Status OpenMeetingPort(const std::string& host, const std::string& job_id,
-                       std::shared_ptr<tcp::JobPort>* port) {
+                       std::shared_ptr<JobPort>* port) {
   Env env;
   COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
   JobIdentity job;
   COLLOPS_RETURN_IF_ERROR(FindMeetingPlace(false, job_id, "", &job));
-  tcp::SocketAddress address;
-  COLLOPS_CHECK_ARG(tcp::ParseNumeric(host, 0, &address), ERROR_INVALID_PARAM, "\"", host,
+  SocketAddress address;
+  COLLOPS_CHECK_ARG(ParseNumeric(host, 0, &address), ERROR_INVALID_PARAM, "\"", host,
                     "\" is not an address of this host");
-  return tcp::JobPort::OpenFree(address, {job.id, env.job_key}, port);
+  return JobPort::OpenFree(address, {job.id, env.job_key}, port);
 }
 
 Status HostsMeeting::Create(const GroupSpec& spec, const JobIdentity& job, const JobPlace& place,
                             int64_t segment_bytes, std::unique_ptr<Meeting>* meeting) {
   Env env;
   COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
-  tcp::RendezvousSpec rendezvous;
+  RendezvousSpec rendezvous;
   // Ranks of different backends do not meet.
   rendezvous.domain = spec.backend + "/" + spec.comm_domain;
   rendezvous.rank = spec.rank;
@@ -131,26 +142,48 @@ Status HostsMeeting::Create(const GroupSpec& spec, const JobIdentity& job, const
 }
 
 HostsMeeting::HostsMeeting(const GroupSpec& spec, const JobIdentity& job,
-                           const tcp::RendezvousSpec& rendezvous, int64_t segment_bytes)
-    : spec_(spec),
+                           const RendezvousSpec& rendezvous, int64_t segment_bytes)
+    : Meeting(spec),
+      spec_(spec),
       job_(job),
-      rendezvous_spec_(rendezvous),
       segment_bytes_(segment_bytes),
-      rendezvous_(tcp::Rendezvous::Create(rendezvous)) {
+      introduction_(std::make_shared<Introduction>()),
+      rendezvous_(Rendezvous::Create(rendezvous)) {
+  introduction_->secret = rendezvous.secret;
   // The meeting of this host's ranks ends when this one is stopped, or a rank elsewhere fails.
-  spec_.watch = [this, watch = spec.watch] {
-    COLLOPS_RETURN_IF_ERROR(CheckWanted());
-    if (met_) COLLOPS_RETURN_IF_ERROR(rendezvous_->Look());
-    return watch ? watch() : Ok();
+  spec_.watch = [this, watch = WatchOfPart()] {
+    if (met_ && Wanted()) COLLOPS_RETURN_IF_ERROR(rendezvous_->Look());
+    return watch();
   };
+}
+
+HostsMeeting::HostsMeeting(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes)
+    : Meeting(spec),
+      spec_(spec),
+      job_(job),
+      segment_bytes_(segment_bytes),
+      introduction_(spec.introduction) {
+  spec_.watch = WatchOfPart();
+  MakeHost();
+}
+
+void HostsMeeting::MakeHost() {
+  host_ = std::make_unique<HostRanks>(spec_, job_, introduction_->rows, introduction_->address,
+                                      segment_bytes_);
+}
+
+void HostsMeeting::Begin() {
+  if (rendezvous_ != nullptr) return rendezvous_->Begin();
+  host_->Begin();
 }
 
 void HostsMeeting::Stop() {
   Meeting::Stop();
-  rendezvous_->Stop();
+  if (rendezvous_ != nullptr) rendezvous_->Stop();
 }
 
 void HostsMeeting::Cancel(const Status& reason) {
+  if (rendezvous_ == nullptr) return host_->Cancel(reason);
   if (came_.exchange(true)) return;
   cancelled_ = reason;
   owes_word_ = true;
@@ -161,33 +194,40 @@ void HostsMeeting::TellCancelled() {
 }
 
 Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
+  if (rendezvous_ == nullptr) return Join(deadline, group);
   came_ = true;
-  std::vector<tcp::Row> rows;
-  COLLOPS_RETURN_IF_ERROR(rendezvous_->Complete(deadline, &rows));
+  COLLOPS_RETURN_IF_ERROR(rendezvous_->Complete(deadline, &introduction_->rows));
   met_ = true;
-  const Status joined = Join(rows, deadline, group);
+  introduction_->address = introduction_->rows[static_cast<size_t>(spec_.rank)].address;
+  introduction_->listener = rendezvous_->TakeListener();
+  MakeHost();
+  host_->Begin();
+  const Status joined = Join(deadline, group);
+  host_.reset();
   const Status all = rendezvous_->Finish(joined, deadline);
   met_ = false;
-  rendezvous_->listener()->Close();
+  introduction_->listener->Close();
   return all;
 }
 
-Status HostsMeeting::Join(const std::vector<tcp::Row>& rows, const Deadline& deadline,
-                          Group* group) {
-  const std::vector<int> host_of = tcp::HostsOf(rows);
-  std::vector<RankOnHost> ranks;
-  for (size_t r = 0; r < rows.size(); ++r) ranks.push_back({host_of[r], rows[r].pid});
-  const auto own = static_cast<size_t>(spec_.rank);
-  HostRanks host(spec_, job_, ranks, rows[own].address, segment_bytes_);
-  host.Begin();
-  COLLOPS_RETURN_IF_ERROR(host.Complete(deadline, group));
-  const bool several = *std::max_element(host_of.begin(), host_of.end()) > 0;
-  const bool lowest = RanksOn(ranks, host_of[own]).front() == spec_.rank;
-  group->address = rows[own].address;
-  if (!several || !lowest) return Ok();
-  const HostsToJoin hosts = {rendezvous_spec_.domain, rows, rendezvous_spec_.secret,
-                             rendezvous_->listener(), spec_.watch};
-  return JoinHosts(spec_, hosts, deadline, group);
+Status HostsMeeting::Join(const Deadline& deadline, Group* group) {
+  COLLOPS_RETURN_IF_ERROR(host_->Complete(deadline, group));
+  group->address = introduction_->address;
+  if (!host_->ConnectsHost(spec_.rank)) return Ok();
+  std::vector<Connection> connections;
+  COLLOPS_RETURN_IF_ERROR(ConnectHosts(EndOf(spec_.comm_domain), *introduction_, spec_.rank,
+                                       spec_.watch, deadline, &connections));
+  auto bridge = std::make_unique<TcpBridge>(group->host, std::move(connections));
+  group->watcher =
+      std::make_shared<Watcher>(ForWatcher(*group), spec_.rank_size, std::move(bridge));
+  return Ok();
+}
+
+bool OnSeveralHosts(const Group& group, const std::vector<int>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
+    return group.peers[static_cast<size_t>(rank)].host !=
+           group.peers[static_cast<size_t>(ranks.front())].host;
+  });
 }
 
 }  // namespace collops::control

@@ -5,55 +5,31 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <thread>
+#include <utility>
 
 #include "collops/comm/control/first_contact/local_meeting.h"
+#include "collops/comm/control/first_contact/local_socket.h"
 
 namespace collops::control {
 namespace {
-
-uint64_t Fnv1a(const std::string& text, uint64_t hash) {
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return hash;
-}
 
 // Longer than a leader needs from binding its name to its first answer.
 constexpr double kSilenceS = 1.0;
 // Clients that have said nothing. Each of the ranks may be one for a moment.
 constexpr std::ptrdiff_t kMostSilent = kMaxRanks;
 
-constexpr double kLingerS = 0.8;
+// After a failure, late ranks get the reason for so long, instead of waiting until their time-out.
+constexpr double kLateS = 0.8;
 
 }  // namespace
 
-// 128 bits of hash, so that two jobs or domains never share a name by accident.
-std::string SocketName(const GroupSpec& spec, const JobIdentity& job) {
-  // Ranks of different backends do not meet: their shared memory differs.
-  const std::string key =
-      std::to_string(geteuid()) + '\0' + job.id + '\0' + spec.backend + '\0' + spec.comm_domain;
-  char name[64];
-  std::snprintf(name, sizeof(name), "collops-%016llx%016llx",
-                static_cast<unsigned long long>(Fnv1a(key, 0xcbf29ce484222325ULL)),
-                static_cast<unsigned long long>(Fnv1a(key, 0x6c62272e07bb0142ULL)));
-  return name;
-}
-
-std::unique_ptr<Meeting> Meeting::Create(const GroupSpec& spec, const JobIdentity& job,
-                                         int64_t segment_bytes, bool doorbell) {
-  std::unique_ptr<Meeting> meeting;
-  if (spec.rank == 0) {
-    meeting =
-        std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job), segment_bytes, doorbell);
-  } else {
-    meeting = std::make_unique<MeetingMember>(spec, job, SocketName(spec, job), segment_bytes);
-  }
-  meeting->watch_ = spec.watch;
-  return meeting;
-}
+MeetingLeader::MeetingLeader(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes,
+                             bool doorbell)
+    : LocalMeeting(spec, job, segment_bytes),
+      doorbell_(doorbell),
+      present_(RankSet::None(spec.rank_size)),
+      left_(present_) {}
 
 MeetingLeader::~MeetingLeader() {
   Cancel(Error(ERROR_PEER_LOST, "rank 0 closed its communicator"));
@@ -66,8 +42,8 @@ void MeetingLeader::Begin() {
 
 Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   group->peers.resize(static_cast<size_t>(spec_.rank_size));
-  present_.set(0);
-  Status status = MakeOwnPeer(spec_.comm_mode, &self_, &inbox_);
+  present_.Add(0);
+  Status status = MakeOwnPeer();
   if (status.ok()) status = Gather(deadline);
   if (status.ok()) status = Introduce(deadline, group);
   if (!status.ok()) {
@@ -76,7 +52,7 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
     // spec.watch has the same error, so the other ranks get it without this rank.
     const bool told = status.code() != seen.code();
     // A leader that was stopped, or whose deadline has passed, does not wait for late clients.
-    const bool stopped = status.code() == ERROR_ABORTED && left_.none();
+    const bool stopped = status.code() == ERROR_ABORTED && left_.count() == 0;
     if (!told && !stopped && !deadline.Passed() && Wanted()) AnswerLateRanks(status);
     return status;
   }
@@ -87,17 +63,17 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
 }
 
 Status MeetingLeader::Gather(const Deadline& deadline) {
-  while (present_.count() < static_cast<size_t>(spec_.rank_size)) {
+  while (!present_.all()) {
     if (!listener_.valid()) {
       COLLOPS_RETURN_IF_ERROR(Challenge(deadline));
       continue;
     }
     const std::string missing = RanksMissing(present_, spec_.rank_size);
-    TellWaiting(WaitingLine(spec_, job_, missing));
-    COLLOPS_CHECK_ARG(
-        !deadline.Passed(), ERROR_TIMEOUT, missing, " did not connect within ",
-        deadline.timeout_s(), " s: first contact of ", DescribePlace(spec_, job_),
-        ". Ranks meet in the same job and network namespace, with the same comm_domain");
+    TellWaitingFor(missing);
+    COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, missing, " did not connect within ",
+                      deadline.timeout_s(), " s: first contact of ", DescribePlace(),
+                      ". Ranks meet in the same job and network namespace, with the same "
+                      "comm_domain");
     COLLOPS_RETURN_IF_ERROR(CheckWanted());
     COLLOPS_RETURN_IF_ERROR(CheckComing());
     COLLOPS_RETURN_IF_ERROR(AcceptClients());
@@ -109,11 +85,12 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
       if (client.rank > 0) COLLOPS_RETURN_IF_ERROR(ReadFrom(&client));
     }
     TellProgress();
-    std::vector<int> sockets = {listener_.get()};
+    if (present_.all()) break;
+    std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
     for (const Client& client : clients_) {
-      if (client.socket.valid()) sockets.push_back(client.socket.get());
+      if (client.connection.alive()) polled.push_back(client.connection.Polled());
     }
-    if (present_.count() < static_cast<size_t>(spec_.rank_size)) PollSockets(sockets);
+    AwaitReady(std::move(polled));
   }
   return Ok();
 }
@@ -121,7 +98,7 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
 // Another socket listens under this name: another process that claims rank 0, or a leader that is
 // just ending. Connect to it: a leader answers with a verdict, or closes.
 Status MeetingLeader::Challenge(const Deadline& deadline) {
-  MeetingMember rival(spec_, job_, name_, segment_bytes_);
+  MeetingMember rival(spec_, job_, segment_bytes_);
   COLLOPS_RETURN_IF_ERROR(rival.TryConnect());
   if (rival.connected()) {
     unanswered_.reset();
@@ -129,11 +106,10 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
     unanswered_ = Deadline::After(kSilenceS);
   }
   while (!listener_.valid() && rival.connected()) {
-    TellWaiting(WaitingLine(
-        spec_, job_,
-        Concat("process ", rival.leader_pid(), ", which also claims rank 0 and has made no call")));
+    TellWaitingFor(
+        Concat("process ", rival.leader_pid(), ", which also claims rank 0 and has made no call"));
     COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "process ", rival.leader_pid(),
-                      " also claims rank 0 of ", Describe(spec_, job_), " and made no call in ",
+                      " also claims rank 0 of ", Describe(), " and made no call in ",
                       deadline.timeout_s(), " s");
     COLLOPS_RETURN_IF_ERROR(CheckWanted());
     COLLOPS_RETURN_IF_ERROR(rival.Listen());
@@ -141,10 +117,10 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
   listener_ = control::Listen(name_);
   if (listener_.valid()) return Ok();
   COLLOPS_CHECK_ARG(!unanswered_ || !unanswered_->Passed(), ERROR_RT_FAIL, "first contact of ",
-                    Describe(spec_, job_),
+                    Describe(),
                     ": another process on this host has taken the socket of this job and "
                     "comm_domain, and does not answer: end it, or set another COLLOPS_JOB_ID");
-  COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "cannot listen for ", Describe(spec_, job_));
+  COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "cannot listen for ", Describe());
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   return CheckWanted();
 }
@@ -154,16 +130,18 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
 // before it could speak connects again.
 void MeetingLeader::DropStrangers() {
   const auto is_silent = [](const Client& client) {
-    return client.socket.valid() && client.rank_size == 0;
+    return client.connection.alive() && !client.greeted;
   };
   auto silent = std::count_if(clients_.begin(), clients_.end(), is_silent);
   for (Client& client : clients_) {
     if (silent <= kMostSilent) break;
     if (!is_silent(client)) continue;
-    client.socket.reset();
+    client.connection = Connection();
     --silent;
   }
-  const auto gone = [](const Client& client) { return !client.socket.valid() && client.rank < 0; };
+  const auto gone = [](const Client& client) {
+    return !client.connection.alive() && client.rank < 0;
+  };
   clients_.erase(std::remove_if(clients_.begin(), clients_.end(), gone), clients_.end());
 }
 
@@ -176,104 +154,105 @@ Status MeetingLeader::AcceptClients() {
     pid_t pid = 0;
     uid_t uid = 0;
     if (!SameUser(socket, &pid, &uid)) continue;
-    clients_.push_back({std::move(socket), -1, -1, 0, {}, {}});
-    clients_.back().peer.pid = pid;
+    Client client;
+    client.connection = Connection(std::move(socket), Concat("process ", pid));
+    client.connection.LimitFrames(kMostLocalFrameBytes);
+    client.pid = pid;
+    clients_.push_back(std::move(client));
   }
   return Ok();
 }
 
-// Takes the messages of a client that have arrived.
+// Takes a message of a client that has arrived.
 Status MeetingLeader::ReadFrom(Client* client) {
-  if (!client->socket.valid()) return Ok();
-  MeetingMessage message;
+  Frame frame;
   std::vector<UniqueFd> fds;
-  switch (ReceiveMessage(client->socket.get(), &message, &fds)) {
-    case SocketResult::kWouldBlock:
-      return Ok();
-    case SocketResult::kClosed:
-      client->socket.reset();
-      COLLOPS_CHECK_ARG(client->rank < 0, ERROR_PEER_LOST, "rank ", client->rank, " (pid ",
-                        client->peer.pid, ") ended during first contact of ",
-                        Describe(spec_, job_));
-      return Ok();
-    case SocketResult::kNoDescriptors:
-      return TooManyFiles();
-    case SocketResult::kDone:
-      return client->rank < 0 ? Greet(client, message, std::move(fds)) : Leaves(client, message);
+  if (client->connection.Receive(&frame, &fds)) {
+    return client->rank < 0 ? Greet(client, frame, std::move(fds)) : TakeLeave(client, frame);
   }
+  COLLOPS_CHECK_ARG(client->connection.alive() || client->rank < 0, ERROR_PEER_LOST, "rank ",
+                    client->rank, " (pid ", client->pid, ") ended during first contact of ",
+                    Describe());
   return Ok();
 }
 
 // Any process of this user may connect. A process that does not begin with a rank's hello is no
-// rank and is disconnected.
-Status MeetingLeader::Greet(Client* client, const MeetingMessage& hello,
-                            std::vector<UniqueFd> fds) {
-  if (hello.type == MessageType::kOtherVersion) {
-    client->rank_size = spec_.rank_size;  // it is told the reason, too
-    return Error(ERROR_RANK_MISMATCH, Describe(spec_, job_), ": process ", client->peer.pid,
-                 " and rank 0 (pid ", self_.pid,
-                 ") run different versions of collops: install one");
+// rank and is disconnected; one of another version gets a verdict. False if it is no hello.
+bool MeetingLeader::ReadHello(Client* client, const Frame& frame) {
+  FieldReader fields(frame);
+  client->greeted = ReadLocalKind(&fields) == MessageKind::kOtherVersion;
+  if (client->greeted) return false;
+  client->greeted = Hello::Read(frame, &client->hello);
+  if (client->greeted) {
+    client->pid = client->hello.pid;
+  } else {
+    client->connection = Connection();
   }
-  Peer peer = PeerFrom(hello, std::move(fds));
-  if (hello.type != MessageType::kHello || hello.rank < 0 || hello.rank >= hello.rank_size ||
-      !peer.mailbox.valid()) {
-    client->socket.reset();
+  return client->greeted;
+}
+
+Status MeetingLeader::Greet(Client* client, const Frame& frame, std::vector<UniqueFd> fds) {
+  if (!ReadHello(client, frame)) {
+    COLLOPS_CHECK_ARG(!client->greeted, ERROR_RANK_MISMATCH, Describe(), ": process ", client->pid,
+                      " and rank 0 (pid ", self_.pid,
+                      ") run different versions of collops: install one");
     return Ok();
   }
-  client->peer = std::move(peer);
-  client->claim = hello.rank < kMaxRanks ? hello.rank : -1;
-  client->rank_size = hello.rank_size;
-  client->origin = hello.origin;
-  return Admit(client, hello);
+  if (client->connection.lost_descriptors()) return TooManyFiles();
+  client->peer = PeerFrom(client->pid, std::move(fds));
+  if (client->peer.mailbox.valid()) return Admit(client);
+  client->connection = Connection();
+  return Ok();
 }
 
 // After its hello a rank sends one message: why it leaves.
-Status MeetingLeader::Leaves(Client* client, const MeetingMessage& message) {
-  client->socket.reset();
-  left_.set(static_cast<size_t>(client->rank));
-  const Status verdict = VerdictOf(message);
-  return Error(verdict.code(), "rank ", client->rank, " (pid ", client->peer.pid,
-               ") left first contact of ", Describe(spec_, job_), ": ", verdict.message());
+Status MeetingLeader::TakeLeave(Client* client, const Frame& frame) {
+  client->connection = Connection();
+  left_.Add(client->rank);
+  Status verdict;
+  if (!ReadLocalVerdict(frame, &verdict)) {
+    verdict = Error(ERROR_PEER_LOST, "it sent an invalid message");
+  }
+  return Error(verdict.code(), "rank ", client->rank, " (pid ", client->pid,
+               ") left first contact of ", Describe(), ": ", verdict.message());
 }
 
-Status MeetingLeader::Admit(Client* client, const MeetingMessage& hello) {
+Status MeetingLeader::Admit(Client* client) {
+  const Hello& hello = client->hello;
   const std::string who = Concat("rank ", hello.rank, " (pid ", hello.pid, ")");
-  COLLOPS_CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(spec_, job_),
+  COLLOPS_CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(),
                     ": rankSize is ", spec_.rank_size, " on rank 0 (pid ", self_.pid, ") and ",
                     hello.rank_size, " on ", who);
   // Ranks with different sizes would take different ways in one call, and wait for each other.
   const TunedSize* const size = FirstDifference(spec_.tuning, hello.tuning);
-  COLLOPS_CHECK_ARG(size == nullptr, ERROR_RANK_MISMATCH, Describe(spec_, job_),
+  COLLOPS_CHECK_ARG(size == nullptr, ERROR_RANK_MISMATCH, Describe(),
                     ": COLLOPS_TUNING: ", size->name, " is ", spec_.tuning.*size->size,
                     " on rank 0 (pid ", self_.pid, ") and ", hello.tuning.*size->size, " on ", who,
                     ": give all ranks of a host the same sizes");
   pid_t other = hello.rank == 0 ? self_.pid : 0;
   for (Client& earlier : clients_) {
-    if (&earlier == client || earlier.rank != hello.rank || !earlier.socket.valid()) continue;
+    if (&earlier == client || earlier.rank != hello.rank || !earlier.connection.alive()) continue;
     if (!ReadFrom(&earlier).ok()) {
       earlier.rank = -1;  // the earlier client of this rank has gone
     } else {
-      other = earlier.peer.pid;
+      other = earlier.pid;
     }
   }
-  COLLOPS_CHECK_ARG(other == 0, ERROR_RANK_MISMATCH, Describe(spec_, job_), ": rank ", hello.rank,
+  COLLOPS_CHECK_ARG(other == 0, ERROR_RANK_MISMATCH, Describe(), ": rank ", hello.rank,
                     " is claimed twice, by pid ", other, " and by pid ", hello.pid);
   client->rank = hello.rank;
-  present_.set(static_cast<size_t>(hello.rank));
+  present_.Add(hello.rank);
   return Ok();
 }
 
 void MeetingLeader::TellProgress() {
-  if (told_ == present_) return;
-  MeetingMessage progress;
-  progress.type = MessageType::kProgress;
-  progress.present = present_;
-  for (const Client& client : clients_) {
-    if (client.rank > 0 && client.socket.valid()) {
-      (void)SendMessage(client.socket.get(), progress, {});
-    }
+  if (num_told_ == present_.count()) return;
+  num_told_ = present_.count();
+  FieldWriter progress = LocalMessageOf(MessageKind::kProgress);
+  progress.Text(RanksMissing(present_, spec_.rank_size));
+  for (Client& client : clients_) {
+    if (client.rank > 0) static_cast<void>(client.connection.Send(progress.frame()));
   }
-  told_ = present_;
 }
 
 Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
@@ -287,116 +266,86 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
   for (Client& client : clients_) {
     if (client.rank > 0) group->peers[static_cast<size_t>(client.rank)] = std::move(client.peer);
   }
-  for (Client& client : clients_) {
-    if (client.rank <= 0) continue;
-    MeetingMessage message;
-    message.type = MessageType::kPeer;
-    for (int r = 0; r < spec_.rank_size; ++r) {
-      const Peer& peer = group->peers[static_cast<size_t>(r)];
-      message.rank = r;
-      message.pid = peer.pid;
-      COLLOPS_RETURN_IF_ERROR(SendTo(&client, message, Descriptors(peer), deadline));
-    }
+  std::vector<Message> peers;
+  for (size_t r = 0; r < group->peers.size(); ++r) {
+    const Peer& peer = group->peers[r];
+    FieldWriter fields = LocalMessageOf(MessageKind::kPeer);
+    fields.Number(r).Number(static_cast<uint64_t>(peer.pid));
+    peers.push_back({fields.frame(), DescriptorsOf(peer)});
   }
   // No rank is welcomed before every rank knows every other one.
-  MeetingMessage welcome;
-  welcome.type = MessageType::kWelcome;
-  welcome.segment_bytes = segment_bytes_;
+  COLLOPS_RETURN_IF_ERROR(SendToAll(peers, deadline));
+  FieldWriter welcome = LocalMessageOf(MessageKind::kWelcome);
+  welcome.Number(static_cast<uint64_t>(segment_bytes_));
   std::vector<int> shared = {group->segment.fd()};
   if (doorbell_) shared.push_back(group->doorbell.get());
+  return SendToAll({{welcome.frame(), shared}}, deadline);
+}
+
+Status MeetingLeader::SendToAll(const std::vector<Message>& messages, const Deadline& deadline) {
   for (Client& client : clients_) {
-    if (client.rank > 0) {
-      COLLOPS_RETURN_IF_ERROR(SendTo(&client, welcome, shared, deadline));
+    if (client.rank <= 0) continue;
+    for (size_t next = 0; next < messages.size();) {
+      if (client.connection.Send(messages[next].frame, messages[next].descriptors)) {
+        ++next;
+        continue;
+      }
+      COLLOPS_RETURN_IF_ERROR(ReadFrom(&client));  // takes the reason that it sent before it went
+      TellWaitingFor(
+          Concat("rank ", client.rank, " of ", spec_.rank_size, ", which has made no call"));
+      COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", client.rank,
+                        " made no call in ", deadline.timeout_s(), " s: first contact of ",
+                        Describe());
+      COLLOPS_RETURN_IF_ERROR(CheckWanted());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   return Ok();
 }
 
-Status MeetingLeader::SendTo(Client* client, const MeetingMessage& message,
-                             const std::vector<int>& fds, const Deadline& deadline) {
-  for (;;) {
-    switch (SendMessage(client->socket.get(), message, fds)) {
-      case SocketResult::kDone:
-        return Ok();
-      case SocketResult::kClosed:
-        COLLOPS_RETURN_IF_ERROR(ReadFrom(client));  // takes the reason that it sent before it went
-        return Error(ERROR_PEER_LOST, "rank ", client->rank, " ended during first contact of ",
-                     Describe(spec_, job_));
-      case SocketResult::kWouldBlock:
-      case SocketResult::kNoDescriptors:
-        break;
-    }
-    TellWaiting(WaitingLine(
-        spec_, job_,
-        Concat("rank ", client->rank, " of ", spec_.rank_size, ", which has made no call")));
-    COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", client->rank, " made no call in ",
-                      deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
-    COLLOPS_RETURN_IF_ERROR(CheckWanted());
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-// After a failure the leader answers for a moment longer, so that late ranks get the reason, too,
-// instead of waiting until their time-out.
+// After a failure the leader answers for a moment longer, so that late ranks get the reason, too.
 void MeetingLeader::AnswerLateRanks(const Status& reason) {
-  const Deadline deadline = Deadline::After(kLingerS);
+  const Deadline deadline = Deadline::After(kLateS);
   // No rank is introduced any more, and accepting a client takes a descriptor.
   spare_.reset();
   told_reason_ = left_;
-  told_reason_.set(0);
-  while (listener_.valid() && told_reason_.count() < static_cast<size_t>(spec_.rank_size) &&
-         !deadline.Passed() && Wanted()) {
-    (void)AcceptClients();
+  told_reason_.Add(0);
+  while (listener_.valid() && !told_reason_.all() && !deadline.Passed() && Wanted()) {
+    static_cast<void>(AcceptClients());
     for (Client& client : clients_) SendReason(&client, reason);
-    PollSockets({listener_.get()});
+    AwaitReady({{listener_.get(), POLLIN, 0}});
   }
   // Clients that are still connecting see the socket close without a verdict, and try again.
   listener_.reset();
   clients_.clear();
 }
 
-// Sends a client the reason, once its hello has arrived.
+// Sends a client the reason, once its hello has arrived; its descriptors are dropped, for which
+// there may be no room.
 void MeetingLeader::SendReason(Client* client, const Status& reason) {
-  if (!client->socket.valid() || (client->rank_size == 0 && !ReadHello(client))) return;
+  Frame frame;
+  if (!client->greeted && client->connection.Receive(&frame)) {
+    static_cast<void>(ReadHello(client, frame));
+  }
+  if (!client->connection.alive() || !client->greeted) return;
   // A client that was told before wants a new meeting: it waits until this leader closes.
-  const auto is_told = [client](const Origin& told) {
-    return told.maker == client->origin.maker && told.made < client->origin.made;
+  const Origin& origin = client->hello.origin;
+  const auto is_told = [&origin](const Origin& told) {
+    return told.maker == origin.maker && told.made < origin.made;
   };
   if (std::any_of(told_makers_.begin(), told_makers_.end(), is_told)) return;
-  told_makers_.push_back({client->origin.maker, Origin::Clock::now()});
-  SendVerdict(client->socket.get(), reason);
-  client->socket.reset();
-  if (client->claim > 0) told_reason_.set(static_cast<size_t>(client->claim));
-}
-
-// Takes a hello without its descriptors: there may be no room for them.
-bool MeetingLeader::ReadHello(Client* client) {
-  MeetingMessage message;
-  std::vector<UniqueFd> fds;
-  const SocketResult result = ReceiveMessage(client->socket.get(), &message, &fds);
-  if (result == SocketResult::kWouldBlock) return false;
-  if (result != SocketResult::kClosed && message.type == MessageType::kOtherVersion) {
-    client->rank_size = spec_.rank_size;
-    return true;
-  }
-  if (result == SocketResult::kClosed || message.type != MessageType::kHello ||
-      message.rank_size <= 0) {
-    client->socket.reset();
-    return false;
-  }
-  client->peer.pid = message.pid;
-  client->claim = message.rank >= 0 && message.rank < kMaxRanks ? message.rank : -1;
-  client->rank_size = message.rank_size;
-  client->origin = message.origin;
-  return true;
+  told_makers_.push_back({origin.maker, Origin::Clock::now()});
+  static_cast<void>(client->connection.Send(LocalVerdictFrame(reason)));
+  client->connection = Connection();
+  const int rank = client->hello.rank;
+  if (rank > 0 && rank < spec_.rank_size) told_reason_.Add(rank);
 }
 
 void MeetingLeader::Cancel(const Status& reason) {
-  if (listener_.valid()) (void)AcceptClients();
+  if (listener_.valid()) static_cast<void>(AcceptClients());
   // Clients of groups of another size wait for another leader; their hello may not have arrived.
-  for (const Client& client : clients_) {
-    if (client.socket.valid()) SendVerdict(client.socket.get(), reason, spec_.rank_size);
-  }
+  const Frame verdict = LocalVerdictFrame(reason, spec_.rank_size);
+  for (Client& client : clients_) static_cast<void>(client.connection.Send(verdict));
   listener_.reset();
   spare_.reset();
   clients_.clear();

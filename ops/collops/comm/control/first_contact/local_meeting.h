@@ -1,87 +1,139 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "collops/comm/control/first_contact/local_messages.h"
+#include "collops/comm/control/first_contact/connection.h"
 #include "collops/comm/control/first_contact/meeting.h"
+#include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/rank_set.h"
 
 namespace collops::control {
 
-// Any rank but 0: a client of the leader.
-class MeetingMember : public Meeting {
+// The name of the abstract socket at which the ranks of this job and domain meet.
+std::string SocketName(const GroupSpec& spec, const JobIdentity& job);
+
+// Which process (or thread, where ranks are threads) created a rank's Meeting, and when. A pid is
+// not enough: in containers several ranks may have the same one.
+struct Origin {
+  using Clock = std::chrono::steady_clock;
+
+  uint64_t maker = 0;  // a process, or where ranks are threads a thread
+  // When a thread created it, which may create Meetings of several ranks before it gets a verdict.
+  // A process has one Meeting at a time, so its next one is later than any verdict it got.
+  Clock::time_point made = Clock::time_point::max();
+};
+
+// What a rank says to rank 0 first.
+struct Hello {
+  int rank = -1;
+  int rank_size = 0;
+  pid_t pid = 0;
+  Origin origin;
+  Tuning tuning;
+
+  Frame frame() const;
+  // False if it is no valid hello.
+  static bool Read(const Frame& frame, Hello* hello);
+};
+
+// What a peer's message says of it, and the descriptors that go with that.
+Peer PeerFrom(pid_t pid, std::vector<UniqueFd> fds);
+std::vector<int> DescriptorsOf(const Peer& peer);
+
+// A rank of a host.
+class LocalMeeting : public Meeting {
  public:
-  MeetingMember(const GroupSpec& spec, const JobIdentity& job, std::string name,
-                int64_t segment_bytes)
-      : spec_(spec),
+  LocalMeeting(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes)
+      : Meeting(spec),
+        spec_(spec),
         job_(job),
-        name_(std::move(name)),
-        segment_bytes_(segment_bytes),
-        origin_(MakeOrigin(spec.comm_mode)) {}
+        name_(SocketName(spec, job)),
+        segment_bytes_(segment_bytes) {}
+
+ protected:
+  // Makes the Peer that describes this rank to the others, and the inbox behind its mailbox.
+  Status MakeOwnPeer();
+  // "comm_domain "dp" of job X (COLLOPS_JOB_ID)"
+  std::string Describe() const;
+  // "comm_domain "dp" (job X, from Y; set COLLOPS_JOB_ID to meet other processes)"
+  std::string DescribePlace() const;
+  // Says after a while, once, for whom this rank waits.
+  void TellWaitingFor(const std::string& whom);
+
+  const GroupSpec spec_;
+  const JobIdentity job_;
+  const std::string name_;
+  const int64_t segment_bytes_;
+  Peer self_;
+  UniqueFd inbox_;
+};
+
+// Any rank but 0: a client of the leader.
+class MeetingMember : public LocalMeeting {
+ public:
+  MeetingMember(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes);
   ~MeetingMember() override;
 
-  void Begin() override;
+  void Begin() override { static_cast<void>(TryConnect()); }
   Status Complete(const Deadline& deadline, Group* group) override;
-  bool Settle(Group* group) override;
+  bool TryComplete(Group* group) override;
   void Cancel(const Status& reason) override;
 
   // Connects and sends a hello; Ok without a connection if nobody listens yet.
   Status TryConnect();
-  bool connected() const { return socket_.valid(); }
+  bool connected() const { return leader_.alive(); }
   pid_t leader_pid() const { return leader_pid_; }
-  // Waits up to kMeetingPollMs for a message of the leader; returns the error in its verdict.
+  // Waits a moment for the leader's word; returns the error in its verdict.
   Status Listen();
 
  private:
   Status Wait(Group* group);
-  Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
-  bool Concerns(const MeetingMessage& verdict) const;
+  Status Handle(const Frame& frame, std::vector<UniqueFd> fds, Group* group);
+  Status TakeVerdict(const Frame& frame);
   Status OtherVersion() const;
   Status LeaderHungUp();
   // The ranks that have not arrived yet, for messages.
   std::string Missing() const;
   Status TimedOut(const Deadline& deadline) const;
 
-  GroupSpec spec_;
-  JobIdentity job_;
-  std::string name_;
-  int64_t segment_bytes_;
   Origin origin_;
-  Peer self_;
-  UniqueFd inbox_;
-  UniqueFd socket_;
+  Connection leader_;
   pid_t leader_pid_ = 0;
-  UniqueFd leader_process_;         // a pidfd, if the leader's pid is visible here
-  std::bitset<kMaxRanks> present_;  // ranks that have arrived, by the leader's last message
+  UniqueFd leader_process_;  // a pidfd, if the leader's pid is visible here
+  std::string missing_;      // by the leader's last word
   bool welcome_ = false;
 };
 
 // Rank 0: listens, checks that the ranks fit together, and sends every rank to every other one.
-class MeetingLeader : public Meeting {
+class MeetingLeader : public LocalMeeting {
  public:
-  MeetingLeader(const GroupSpec& spec, const JobIdentity& job, std::string name,
-                int64_t segment_bytes, bool doorbell)
-      : spec_(spec),
-        job_(job),
-        name_(std::move(name)),
-        segment_bytes_(segment_bytes),
-        doorbell_(doorbell) {}
+  MeetingLeader(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes,
+                bool doorbell);
   ~MeetingLeader() override;
 
   void Begin() override;
   Status Complete(const Deadline& deadline, Group* group) override;
-  bool Settle(Group*) override { return false; }
+  bool TryComplete(Group*) override { return false; }
   void Cancel(const Status& reason) override;
 
  private:
   struct Client {
-    UniqueFd socket;
-    int rank = -1;      // -1: not admitted
-    int claim = -1;     // the rank in its hello
-    int rank_size = 0;  // the size in its hello; 0: no hello has arrived yet
-    Origin origin;
+    Connection connection;
+    pid_t pid = 0;
+    int rank = -1;         // -1: not admitted
+    bool greeted = false;  // its hello has arrived
+    Hello hello;
     Peer peer;
+  };
+  struct Message {
+    Frame frame;
+    std::vector<int> descriptors;
   };
 
   Status Gather(const Deadline& deadline);
@@ -89,33 +141,26 @@ class MeetingLeader : public Meeting {
   void DropStrangers();
   Status AcceptClients();
   Status ReadFrom(Client* client);
-  Status Greet(Client* client, const MeetingMessage& hello, std::vector<UniqueFd> fds);
-  Status Admit(Client* client, const MeetingMessage& hello);
-  Status Leaves(Client* client, const MeetingMessage& message);
+  bool ReadHello(Client* client, const Frame& frame);
+  Status Greet(Client* client, const Frame& frame, std::vector<UniqueFd> fds);
+  Status Admit(Client* client);
+  Status TakeLeave(Client* client, const Frame& frame);
   void TellProgress();
   void AnswerLateRanks(const Status& reason);
   void SendReason(Client* client, const Status& reason);
-  bool ReadHello(Client* client);
   Status Introduce(const Deadline& deadline, Group* group);
-  Status SendTo(Client* client, const MeetingMessage& message, const std::vector<int>& fds,
-                const Deadline& deadline);
+  Status SendToAll(const std::vector<Message>& messages, const Deadline& deadline);
 
-  GroupSpec spec_;
-  JobIdentity job_;
-  std::string name_;
-  int64_t segment_bytes_;
-  bool doorbell_;
+  const bool doorbell_;
   UniqueFd listener_;
   UniqueFd spare_;  // reserved: closed to accept a client when no descriptor is left
   std::optional<Deadline> unanswered_;  // while another process owns the name and does not answer
-  Peer self_;
-  UniqueFd inbox_;
   std::vector<Client> clients_;
-  std::bitset<kMaxRanks> present_;
-  std::bitset<kMaxRanks> told_;
-  std::bitset<kMaxRanks> left_;         // ranks that sent a reason and left
-  std::bitset<kMaxRanks> told_reason_;  // ranks that were told why first contact failed
-  std::vector<Origin> told_makers_;     // the Origins of the clients in told_reason_
+  RankSet present_;
+  int num_told_ = 0;                 // how many were there when the others were told last
+  RankSet left_;                     // ranks that sent a reason and left
+  RankSet told_reason_;              // ranks that were told why first contact failed
+  std::vector<Origin> told_makers_;  // the Origins of the clients in told_reason_
 };
 
 }  // namespace collops::control

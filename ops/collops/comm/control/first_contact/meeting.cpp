@@ -50,12 +50,8 @@ Status AwaitRankTable(const RankTable& open, const Deadline& deadline,
 }
 
 AwaitedTable::AwaitedTable(const GroupSpec& spec, Factory factory)
-    : spec_(spec), factory_(std::move(factory)) {
-  // The meeting to come ends when this one is stopped.
-  spec_.watch = [this, watch = spec.watch] {
-    COLLOPS_RETURN_IF_ERROR(CheckWanted());
-    return watch ? watch() : Ok();
-  };
+    : Meeting(spec), spec_(spec), factory_(std::move(factory)) {
+  spec_.watch = WatchOfPart();
 }
 
 Status AwaitedTable::Complete(const Deadline& deadline, Group* group) {

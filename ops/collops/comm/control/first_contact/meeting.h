@@ -26,12 +26,15 @@ class Meeting {
   static std::unique_ptr<Meeting> Create(const GroupSpec& spec, const JobIdentity& job,
                                          int64_t segment_bytes, bool doorbell = false);
 
+  explicit Meeting(const GroupSpec& spec) : watch_(spec.watch) {}
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
   virtual ~Meeting() = default;
 
   virtual void Begin() = 0;
   virtual Status Complete(const Deadline& deadline, Group* group) = 0;
   // Processes the messages that have arrived, without waiting; true if first contact is complete.
-  virtual bool Settle(Group* group) = 0;
+  virtual bool TryComplete(Group* group) = 0;
   // Ends first contact early, or after Complete() failed; ranks that wait for this one get
   // `reason`. Must not be called while Complete() runs.
   virtual void Cancel(const Status& reason) = 0;
@@ -51,6 +54,13 @@ class Meeting {
     return status;
   }
   bool Wanted() const { return CheckWanted().ok(); }
+  // GroupSpec::watch of a meeting that is a part of this one: it ends when this one is stopped.
+  std::function<Status()> WatchOfPart() const {
+    return [this] {
+      COLLOPS_RETURN_IF_ERROR(CheckWanted());
+      return CheckComing();
+    };
+  }
   // Called repeatedly by a waiting Complete(): writes `line` to standard error once, ten seconds
   // after the first call.
   void TellWaiting(const std::string& line);
@@ -58,7 +68,7 @@ class Meeting {
  private:
   std::optional<Deadline> silence_;
   bool told_waiting_ = false;
-  std::function<Status()> watch_;
+  const std::function<Status()> watch_;
   std::atomic<bool> stopped_{false};
 };
 
@@ -79,7 +89,9 @@ class AwaitedTable : public Meeting {
 
   void Begin() override {}
   Status Complete(const Deadline& deadline, Group* group) override;
-  bool Settle(Group* group) override { return meeting_ != nullptr && meeting_->Settle(group); }
+  bool TryComplete(Group* group) override {
+    return meeting_ != nullptr && meeting_->TryComplete(group);
+  }
   void Cancel(const Status& reason) override {
     if (meeting_ != nullptr) meeting_->Cancel(reason);
   }

@@ -12,10 +12,36 @@
 
 #include "collops/comm/control/board.h"
 #include "collops/comm/control/endpoint.h"
+#include "collops/comm/control/first_contact/connection.h"
 #include "collops/comm/control/group.h"
-#include "collops/comm/control/hosts/bridge.h"
 
 namespace collops::control {
+
+// Carries frames between the boards of the hosts of one group, over TCP or, in a test, a queue.
+// Hosts are numbered from 0. Frames from one host to another arrive whole and in order; those of
+// different hosts have no order among them. If a connection breaks, the latest frames may be lost
+// and no later frame arrives. Owned by a Watcher; only its thread calls the bridge. Nothing here
+// waits, except the destructor: a moment, until the other hosts have what was sent.
+class Bridge {
+ public:
+  virtual ~Bridge() = default;
+
+  // False if there is no room: the frame was not sent.
+  virtual bool Tell(int host, const Frame& frame) = 0;
+  // The next frame that has arrived, and its host; false if there is none.
+  virtual bool Take(int* host, Frame* frame) = 0;
+
+  // How often the connection to a host has been made. After it changes, all state must be sent
+  // again, because frames of the broken connection may be lost. It changes only in Take().
+  virtual uint64_t Joined(int host) const = 0;
+  // The connection is broken and will not be made again.
+  virtual bool Lost(int host) const = 0;
+  // Why, in words for the user; empty if nothing is known.
+  virtual std::string WhyLost(int) const { return ""; }
+
+  // The descriptors to poll: ready if a frame has arrived, or if there is room again.
+  virtual void AddPolled(std::vector<pollfd>* polled) const = 0;
+};
 
 enum class StatusKind : uint32_t {
   kHeartbeat = 1,  // the watcher is alive
@@ -81,7 +107,7 @@ class StatusSender {
     uint64_t failed_step = 0;
     bool left = false;
     bool ended = false;
-    bool noted = false;                // it is in reported_
+    bool is_reported = false;          // it is in reported_
     std::vector<std::byte> shared[2];  // as last sent, by parity; own ranks
     Fresh fresh_heads[2];              // what is on the board, and not yet to be sent
     Fresh fresh_finished;
@@ -89,11 +115,7 @@ class StatusSender {
   // A rank's state as one host has it.
   struct Sent {
     uint64_t heads[2] = {};
-    uint64_t finished = 0;
-    bool failed = false;
-    uint64_t failed_step = 0;
-    bool left = false;
-    bool ended = false;
+    uint64_t states[static_cast<size_t>(StatusKind::kEnded) + 1] = {};  // by kind: as StateOf()
   };
   struct Receiver {
     uint64_t joined = 0;
@@ -104,7 +126,7 @@ class StatusSender {
   Seen& SeenOf(int rank) { return seen_[static_cast<size_t>(rank)]; }
   const Seen& SeenOf(int rank) const { return seen_[static_cast<size_t>(rank)]; }
   // There are updates of this rank.
-  void Note(int rank);
+  void Report(int rank);
   void LookAtFailure();
   void LookAtFinished(int rank);
   void LookAtHead(int rank, int parity);
@@ -115,14 +137,11 @@ class StatusSender {
   bool ReadHead(int rank, uint64_t word, StatusUpdate* update);
   // The heads of the failed step, of ranks of other hosts.
   void LookAtHeadsOf(uint64_t failed_step);
-  // Each sends one kind of update about the rank; false if there is no room.
+  // A number that changes when there is something to send of a kind but kHead; 0: nothing yet.
+  uint64_t StateOf(StatusKind kind, int rank) const;
+  // False if there is no room.
   bool SendHeads(int rank, Sent* sent, int host, Bridge* bridge) const;
-  bool SendFinished(int rank, Sent* sent, int host, Bridge* bridge) const;
-  bool SendFailure(int rank, Sent* sent, int host, Bridge* bridge) const;
-  bool SendLeft(int rank, Sent* sent, int host, Bridge* bridge) const;
-  bool SendEnded(int rank, Sent* sent, int host, Bridge* bridge) const;
-  // Why a rank failed or left.
-  StatusUpdate ReasonOf(StatusKind kind, int rank) const;
+  bool SendState(StatusKind kind, int rank, Sent* sent, int host, Bridge* bridge) const;
 
   const Group* group_;
   Board board_;
@@ -153,7 +172,7 @@ class StatusReplica {
   // Whether the group has failed in that step or an earlier one.
   bool GroupFailed(uint64_t step) const { return ends_.front().GroupFailed(step); }
   // The watcher of `host`, which may be this host, is alive.
-  void NoteAlive(int host);
+  void SetAlive(int host);
 
  private:
   const Board& board() const { return ends_.front().board(); }
@@ -195,7 +214,7 @@ class Watcher {
  private:
   void Run();
   void Farewell();
-  bool AllSettled() const;
+  bool HasNothingToSend() const;
   // Takes all updates that have arrived, then sends all that is new. True if all hosts have it.
   bool Turn();
   void TakeAll();

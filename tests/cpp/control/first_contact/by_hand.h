@@ -1,0 +1,77 @@
+// A rank that a test leads through first contact step by step.
+#pragma once
+
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+
+#include "collops/comm/control/first_contact/rendezvous.h"
+#include "control/first_contact/loopback.h"
+
+namespace loopback {
+
+using collops::control::Claim;
+using collops::control::FieldReader;
+using collops::control::FieldWriter;
+using collops::control::HandshakeClient;
+using collops::control::MessageKind;
+using collops::control::PortMessage;
+using collops::control::Proof;
+using collops::control::RendezvousSpec;
+using collops::control::Row;
+
+// A rank that joins as the protocol says, and then waits for what rank 0 says.
+class ByHand {
+ public:
+  explicit ByHand(const RendezvousSpec& spec) : spec_(spec) {
+    PortMessage said;
+    said.pid = getpid();
+    Frame frame;
+    PortMessage told;
+    Await([&] {
+      Prove(At(spec_.host, spec_.port), "find");
+      static_cast<void>(client_->connection().Send(said.frame()));
+      return Await([&] { return client_->connection().Receive(&frame); }) &&
+             PortMessage::Read(frame, &told) && told.reason.ok();
+    });
+    client_.reset();
+    Prove(At(told.address, told.port), "ranks");
+    Row row;
+    row.rank = spec_.rank;
+    row.pid = getpid();
+    row.host = "a host";
+    row.address = "127.0.0.1";
+    FieldWriter fields = MessageOf(MessageKind::kRow);
+    row.Write(&fields);
+    EXPECT_TRUE(client_->connection().Send(fields.frame()));
+  }
+  // Until rank 0 says that these ranks are missing: all others have come.
+  void AwaitMissing(const std::string& missing) {
+    Frame frame;
+    Await([&] {
+      if (!client_->connection().Receive(&frame)) return false;
+      FieldReader fields(frame);
+      return fields.Number() == static_cast<uint64_t>(MessageKind::kProgress) &&
+             fields.Text(4096) == missing;
+    });
+  }
+
+ private:
+  void Prove(const SocketAddress& address, const char* purpose) {
+    Await([&] {
+      if (!client_) {
+        client_.emplace(Connection(address), &spec_.secret,
+                        Claim{spec_.domain, purpose, spec_.rank, spec_.rank_size});
+      }
+      const Proof proof = client_->Step();
+      if (proof == Proof::kRefused) client_.reset();
+      return proof == Proof::kGiven;
+    });
+  }
+
+  RendezvousSpec spec_;
+  std::optional<HandshakeClient> client_;
+};
+
+}  // namespace loopback
