@@ -75,7 +75,7 @@ void AddMessage(const PlainLevel& level, const std::string& where, bool sends,
 
 void FillIn(const Device& device, const char* name, CallStream* stream, Message* message,
             Transfer* transfer) {
-  const OperandName words{name, message->label};
+  const OperandName words{name, message->label.c_str()};
   Operand& operand = message->operand;
   operand = message->sends ? ReadInput(words, message->value, stream)
                            : ReadOutput(words, message->value, stream);

@@ -64,7 +64,7 @@ bool FindLibrary(py::handle value, Operand::Library* library) {
 }
 
 void ReadTensor(const OperandName& name, Operand* operand, CallStream* stream) {
-  const TensorName words{name.method, name.label.c_str(), -1, nullptr};
+  const TensorName words{name.method, name.label, -1, nullptr};
   operand->problem = ToTensor(operand->object, words, &operand->tensor, stream);
   const bool may_be_copied =
       operand->made_by == Operand::kTorch && operand->tensor.view.desc.dtype != DType::kUndefined;
@@ -278,7 +278,7 @@ Operand InOrder(const OperandName& name, const Operand& x, CallStream* stream) {
 
 Operand StagingFor(const OperandName& name, const Operand& out, CallStream* stream) {
   ThrowIfError(out.problem);
-  ThrowIfError(CheckWritable(out.tensor, name.method, name.label.c_str()));
+  ThrowIfError(CheckWritable(out.tensor, name.method, name.label));
   if (out.made_by == Operand::kOther) RefuseCopy(name, out);
   Operand staging;
   staging.made_by = out.made_by;

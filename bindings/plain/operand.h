@@ -25,7 +25,7 @@ struct Operand {
 // Names a tensor in messages: "all_gatherv: out[1]".
 struct OperandName {
   const char* method;
-  std::string label;
+  const char* label;
 
   std::string text() const { return Concat(method, ": ", label); }
 };

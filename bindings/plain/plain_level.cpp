@@ -116,7 +116,7 @@ std::shared_ptr<PlainCalls::Kept> PlainLevel::Plan(const PlainCall& call) {
   return kept;
 }
 
-Operand PlainLevel::ReadX(PlainCall* call, const std::string& label, const py::object& value,
+Operand PlainLevel::ReadX(PlainCall* call, const char* label, const py::object& value,
                           const py::object& dim, CallStream* stream) const {
   Operand x = ReadInput({call->name(), label}, value, stream);
   call->dtype = x.tensor.view.desc.dtype;
@@ -128,12 +128,12 @@ Operand PlainLevel::ReadX(PlainCall* call, const std::string& label, const py::o
       constexpr int64_t kMost = std::numeric_limits<int>::max();
       call->x.dim = static_cast<int>(std::clamp(number, -kMost, kMost));
     }
-    ThrowIfError(call->Normalise(label.c_str()));
+    ThrowIfError(call->Normalise(label));
   }
   return x;
 }
 
-Operand PlainLevel::OutOf(const PlainCall& call, const std::string& label, const Operand& x,
+Operand PlainLevel::OutOf(const PlainCall& call, const char* label, const Operand& x,
                           const py::object& out, PlainCalls::Kept* kept, CallStream* stream) const {
   if (!out.is_none()) return ReadOutput({call.name(), label}, out, kept->result, stream);
   return ReadOutput({call.name(), label}, MakeResult(call.name(), x, kept), stream);
@@ -144,6 +144,7 @@ PlainLevel::Step PlainLevel::Ready(const PlainCall& call, std::shared_ptr<PlainC
                                    Step step) const {
   step.tensors.x = x.tensor;
   step.tensors.out = out.tensor;
+  step.keep.reserve(4);
   step.keep.push_back(x.object);
   step.keep.push_back(out.object);
   for (const Operand* operand : {&x, &out}) {
@@ -177,13 +178,24 @@ Status PlainLevel::Check(const Step& step) const {
   return step.kept->plan->Check(communicator(), step.tensors);
 }
 
-py::object PlainLevel::Run(std::vector<Step> steps, const py::object& result) {
+void PlainLevel::RunNow(const Step& step) {
+  RunNumbered(communicator(), [&] { return step.kept->plan->Run(&communicator(), step.tensors); });
+  if (step.after) step.after();
+}
+
+py::object PlainLevel::Run(Step step, const py::object& result) {
   if (!starts()) {
-    for (Step& step : steps) {
-      RunNumbered(communicator(),
-                  [&] { return step.kept->plan->Run(&communicator(), step.tensors); });
-      if (step.after) step.after();
-    }
+    RunNow(step);
+    return result;
+  }
+  std::vector<Step> steps;
+  steps.push_back(std::move(step));
+  return RunAll(std::move(steps), result);
+}
+
+py::object PlainLevel::RunAll(std::vector<Step> steps, const py::object& result) {
+  if (!starts()) {
+    for (const Step& step : steps) RunNow(step);
     return result;
   }
   QueuedSteps queued(calls_->communicator());
@@ -220,15 +232,16 @@ Rows PlainLevel::Ask(const std::vector<PlainCall>& tensors, const Rows& mine) {
 }
 
 // With dim 0 nothing is copied. With another dim any strides are allowed, for one copy.
-PlainLevel::Step PlainLevel::GatherStep(const PlainCall& call, const Operand& x,
-                                        const std::string& label, const py::object& out,
-                                        CallStream* stream, py::object* result) {
+PlainLevel::Step PlainLevel::GatherStep(const PlainCall& call, const Operand& x, const char* label,
+                                        const py::object& out, CallStream* stream,
+                                        py::object* result) {
   const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
   const Operand whole = OutOf(call, label, x, out, kept.get(), stream);
   *result = whole.object;
   const bool copies =
       call.x.dim != 0 && !(IsInOrder(call.x, communicator().size()) && x.tensor.view.contiguous &&
                            whole.tensor.view.contiguous);
+  if (!copies && call.x.type.empty()) return Ready(call, kept, x, whole, stream);
   Operand source = copies ? InOrder({call.name(), "x"}, x, stream) : x;
   Operand target = copies ? StagingFor({call.name(), label}, whole, stream) : whole;
   if (!call.x.type.empty()) {
@@ -247,15 +260,15 @@ PlainLevel::Step PlainLevel::GatherStep(const PlainCall& call, const Operand& x,
 
 py::object PlainLevel::AllGather(const py::object& x, const py::object& out) {
   PlainCall call(PlainCall::kAllGather);
-  std::vector<Step> steps;
+  Step step;
   py::object result;
   Refusing(call.name(), [&] {
     CallStream stream;
     const Operand source = ReadX(&call, "x", x, py::int_(0), &stream);
     NameElements({call.name(), "x"}, source, &call.x);
-    steps.push_back(GatherStep(call, source, "out", out, &stream, &result));
+    step = GatherStep(call, source, "out", out, &stream, &result);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 py::object PlainLevel::AllGatherV(const py::object& x, const py::object& sizes,
@@ -275,13 +288,13 @@ py::object PlainLevel::AllGatherV(const py::object& x, const py::object& sizes,
     NameElements({call.name(), "x"}, source, &call.x);
   });
   if (asks) call.sizes = Ask({call}, {call.x.rows()});
-  std::vector<Step> steps;
+  Step step;
   py::object result;
   Refusing(call.name(), [&] {
     if (!asks) call.sizes = ReadSizes(call.name(), "sizes", sizes);
-    steps.push_back(GatherStep(call, source, "out", out, &stream, &result));
+    step = GatherStep(call, source, "out", out, &stream, &result);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 // All tensors are checked before the first one moves.
@@ -299,7 +312,8 @@ py::object PlainLevel::GatherList(const py::object& x, const py::object& sizes,
     for (size_t i = 0; i < tensors.size(); ++i) {
       PlainCall& call = calls.emplace_back(empty);
       call.num_tensors = static_cast<int>(tensors.size());
-      sources.push_back(ReadX(&call, ItemOf("x", i), tensors[i], dim, &streams.emplace_back()));
+      sources.push_back(
+          ReadX(&call, ItemOf("x", i).c_str(), tensors[i], dim, &streams.emplace_back()));
       NameElements({name, "x"}, sources[i], &call.x);
     }
     for (size_t i = 0; i < calls.size(); ++i) {
@@ -318,8 +332,8 @@ py::object PlainLevel::GatherList(const py::object& x, const py::object& sizes,
     for (size_t i = 0; i < calls.size(); ++i) {
       py::object result;
       calls[i].sizes = rows;
-      steps.push_back(
-          GatherStep(calls[i], sources[i], ItemOf("out", i), outs[i], &streams[i], &result));
+      steps.push_back(GatherStep(calls[i], sources[i], ItemOf("out", i).c_str(), outs[i],
+                                 &streams[i], &result));
       results.append(result);
     }
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -329,7 +343,7 @@ py::object PlainLevel::GatherList(const py::object& x, const py::object& sizes,
     }
   });
   BeginParts(communicator(), static_cast<int>(steps.size()));
-  return Run(std::move(steps), results);
+  return RunAll(std::move(steps), results);
 }
 
 py::object PlainLevel::AllToAllV(const py::object& x, const py::object& send_sizes,
@@ -353,7 +367,7 @@ py::object PlainLevel::AllToAllV(const py::object& x, const py::object& send_siz
     call.receives =
         EveryNth(Ask({call}, *call.sizes), static_cast<size_t>(communicator().rank()), count);
   }
-  std::vector<Step> steps;
+  Step step;
   py::object result;
   Refusing(call.name(), [&] {
     if (!asks) call.receives = ReadSizes(call.name(), "recv_sizes", recv_sizes);
@@ -365,23 +379,23 @@ py::object PlainLevel::AllToAllV(const py::object& x, const py::object& send_siz
       MoveAsBytes(&source);
       MoveAsBytes(&target);
     }
-    steps.push_back(Ready(call, kept, source, target, &stream));
+    step = Ready(call, kept, source, target, &stream);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 py::object PlainLevel::Broadcast(const py::object& x, const py::object& root) {
   PlainCall call(PlainCall::kBroadcast);
-  std::vector<Step> steps;
+  Step step;
   Refusing(call.name(), [&] {
     CallStream stream;
     call.root = ReadWhole(call.name(), "root", root);
     Operand data = ReadX(&call, "x", x, py::object(), &stream);
     NameElements({call.name(), "x"}, data, &call.x);
     if (!call.x.type.empty()) MoveAsBytes(&data);
-    steps.push_back(Ready(call, Plan(call), data, data, &stream));
+    step = Ready(call, Plan(call), data, data, &stream);
   });
-  return Run(std::move(steps), x);
+  return Run(std::move(step), x);
 }
 
 py::object PlainLevel::GatherV(const py::object& x, const py::object& sizes,
@@ -400,7 +414,7 @@ py::object PlainLevel::GatherV(const py::object& x, const py::object& sizes,
     NameElements({call.name(), "x"}, source, &call.x);
   });
   if (asks) call.sizes = Ask({call}, {call.x.rows()});
-  std::vector<Step> steps;
+  Step step;
   py::object result = py::none();
   Refusing(call.name(), [&] {
     if (!asks) call.sizes = ReadSizes(call.name(), "sizes", sizes);
@@ -411,9 +425,9 @@ py::object PlainLevel::GatherV(const py::object& x, const py::object& sizes,
       MoveAsBytes(&source);
       MoveAsBytes(&target);
     }
-    steps.push_back(Ready(call, kept, source, target, &stream));
+    step = Ready(call, kept, source, target, &stream);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 // The root first tells the others what its rows are.
@@ -441,7 +455,7 @@ py::object PlainLevel::ScatterV(const py::object& x, const py::object& sizes,
   std::string told;
   RunNumbered(communicator(), [&] { return calls_->Tell(call, text, &told); });
   ContinueCall(communicator());
-  std::vector<Step> steps;
+  Step step;
   py::object result;
   Refusing(call.name(), [&] {
     const int64_t own = (*call.sizes)[static_cast<size_t>(communicator().rank())];
@@ -460,9 +474,9 @@ py::object PlainLevel::ScatterV(const py::object& x, const py::object& sizes,
       MoveAsBytes(&source);
       MoveAsBytes(&target);
     }
-    steps.push_back(Ready(call, Plan(call), source, target, &stream));
+    step = Ready(call, Plan(call), source, target, &stream);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 py::object PlainLevel::Multiply(PlainCall::Method method, const py::object& x,
@@ -478,7 +492,7 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const py::object& x,
       return now.Multiply(method, x, weight, out, copy);
     });
   }
-  std::vector<Step> steps;
+  Step step;
   py::object result;
   Refusing(name, [&] {
     CallStream stream;
@@ -500,9 +514,9 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const py::object& x,
       ThrowIfError(input.problem);
       call.inputs.push_back(input.tensor.view.desc);
     }
-    steps.push_back(ProductStep(call, inputs, out, &stream, &result));
+    step = ProductStep(call, inputs, out, &stream, &result);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 PlainLevel::Step PlainLevel::ProductStep(const PlainCall& call, const std::vector<Operand>& inputs,

@@ -81,16 +81,16 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   };
 
   std::shared_ptr<PlainCalls::Kept> Plan(const PlainCall& call);
-  Operand ReadX(PlainCall* call, const std::string& label, const Object& value, const Object& dim,
+  Operand ReadX(PlainCall* call, const char* label, const Object& value, const Object& dim,
                 CallStream* stream) const;
-  Operand OutOf(const PlainCall& call, const std::string& label, const Operand& x,
-                const Object& out, PlainCalls::Kept* kept, CallStream* stream) const;
+  Operand OutOf(const PlainCall& call, const char* label, const Operand& x, const Object& out,
+                PlainCalls::Kept* kept, CallStream* stream) const;
   Step Ready(const PlainCall& call, std::shared_ptr<PlainCalls::Kept> kept, const Operand& x,
              const Operand& out, CallStream* stream, Step step = {}) const;
   Step ProductStep(const PlainCall& call, const std::vector<Operand>& inputs, const Object& out,
                    CallStream* stream, Object* result);
-  Step GatherStep(const PlainCall& call, const Operand& x, const std::string& label,
-                  const Object& out, CallStream* stream, Object* result);
+  Step GatherStep(const PlainCall& call, const Operand& x, const char* label, const Object& out,
+                  CallStream* stream, Object* result);
   Object GatherList(const Object& x, const Object& sizes, const Object& dim, const Object& out);
   Operand JoinBlocks(PlainCall* call, const Object& x, const Object& dim, CallStream* stream) const;
   Operand ScatterSource(const PlainCall& call, const Operand& x, const PlainCalls::Kept& kept,
@@ -98,7 +98,9 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object ReduceScatterLike(PlainCall call, const Object& x, const Object& op, const Object& out);
   Rows Ask(const std::vector<PlainCall>& tensors, const Rows& mine);
   Status Check(const Step& step) const;
-  Object Run(std::vector<Step> steps, const Object& result);
+  void RunNow(const Step& step);
+  Object Run(Step step, const Object& result);
+  Object RunAll(std::vector<Step> steps, const Object& result);
   Object InTurn(const char* name, std::function<Object(PlainLevel&)> call);
 
   std::shared_ptr<PlainCalls> calls_;

@@ -59,7 +59,7 @@ py::object PlainLevel::ReduceScatter(const py::object& x, const py::object& op,
 // A reduction whose result every rank gets, or an equal part of it.
 py::object PlainLevel::ReduceScatterLike(PlainCall call, const py::object& x, const py::object& op,
                                          const py::object& out) {
-  std::vector<Step> steps;
+  Step step;
   py::object result;
   Refusing(call.name(), [&] {
     CallStream stream;
@@ -70,15 +70,15 @@ py::object PlainLevel::ReduceScatterLike(PlainCall call, const py::object& x, co
     const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
     const Operand target = OutOf(call, "out", source, out, kept.get(), &stream);
     result = target.object;
-    steps.push_back(Ready(call, kept, source, target, &stream));
+    step = Ready(call, kept, source, target, &stream);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 py::object PlainLevel::Reduce(const py::object& x, const py::object& op, const py::object& root,
                               const py::object& out) {
   PlainCall call(PlainCall::kReduce);
-  std::vector<Step> steps;
+  Step step;
   py::object result = py::none();
   Refusing(call.name(), [&] {
     CallStream stream;
@@ -90,16 +90,16 @@ py::object PlainLevel::Reduce(const py::object& x, const py::object& op, const p
     const Operand target =
         OutOf(call, "out", source, is_root ? out : py::object(py::none()), kept.get(), &stream);
     if (is_root) result = target.object;
-    steps.push_back(Ready(call, kept, source, target, &stream));
+    step = Ready(call, kept, source, target, &stream);
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 py::object PlainLevel::ReduceScatterV(const py::object& x, const py::object& sizes,
                                       const py::object& dim, const py::object& op,
                                       const py::object& out) {
   PlainCall call(PlainCall::kReduceScatterV);
-  std::vector<Step> steps;
+  Step step;
   py::object result;
   Refusing(call.name(), [&] {
     CallStream stream;
@@ -121,12 +121,12 @@ py::object PlainLevel::ReduceScatterV(const py::object& x, const py::object& siz
     const bool copies = call.x.dim != 0 && !own.tensor.view.contiguous;
     const Operand target = copies ? StagingFor({call.name(), "out"}, own, &stream) : own;
     result = own.object;
-    Step& step = steps.emplace_back(Ready(call, kept, source, target, &stream));
+    step = Ready(call, kept, source, target, &stream);
     if (copies) {
       step.after = [staged = target.object, result] { UnpackBlocks(staged, {result}); };
     }
   });
-  return Run(std::move(steps), result);
+  return Run(std::move(step), result);
 }
 
 // One block per rank, copied one after the other into one tensor.
@@ -145,7 +145,8 @@ Operand PlainLevel::JoinBlocks(PlainCall* call, const py::object& x, const py::o
   std::vector<py::object> parts;
   Rows rows;
   for (size_t i = 0; i < size; ++i) {
-    const Operand block = i == 0 ? first : ReadInput({name, ItemOf("x", i)}, blocks[i], stream);
+    const Operand block =
+        i == 0 ? first : ReadInput({name, ItemOf("x", i).c_str()}, blocks[i], stream);
     CheckBlock(name, first, block, i, call->x.dim);
     rows.push_back(block.sizes[along]);
     parts.push_back(block.object);

@@ -7,8 +7,8 @@
 // As the communicator does it: `body` is the only call of this rank, and its error ends the group.
 template <typename Body>
 collops::Status RunCall(collops::control::Control& control, const char* name, Body&& body) {
-  collops::control::Control::Call call(&control, name);
-  if (!call.status().ok()) return call.status();
+  collops::control::Control::Call call(&control);
+  COLLOPS_RETURN_IF_ERROR(call.Begin(name));
   return call.End(collops::control::Control::Catch(name, body));
 }
 

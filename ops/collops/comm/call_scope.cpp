@@ -8,42 +8,30 @@
 
 namespace collops {
 
-Status CallScope::Begin() {
-  if (traced()) BeginTrace();
-  control::Control& control = group_.control();
-  CallQueue* const queue = group_.queue_.load(std::memory_order_acquire);
-  if (queue != nullptr) {
-    const bool here = queue->RunsHere();
-    if (kind_ == Kind::kMessages && group_.connected_.load(std::memory_order_acquire)) {
-      COLLOPS_RETURN_IF_ERROR(control.CheckUsable(name_));
-      if (here) return Ok();
-      caller_.emplace(queue);
-      return caller_->alone() ? Ok() : control.SecondThread(name_);
-    }
-    if (!here) {
-      if (control.Inherited()) return control.CheckUsable(name_);
-      turn_.emplace(queue, name_);
-      COLLOPS_RETURN_IF_ERROR(turn_->status());
-    }
+Status CallScope::TakeTurn(CallQueue* queue, bool* bypasses) {
+  const control::Control& control = group_.control();
+  const bool here = queue->RunsHere();
+  if (kind_ == Kind::kMessages && group_.connected_.load(std::memory_order_acquire)) {
+    *bypasses = true;
+    COLLOPS_RETURN_IF_ERROR(control.CheckUsable(name_));
+    if (here) return Ok();
+    caller_.emplace(queue);
+    return caller_->alone() ? Ok() : control.SecondThread(name_);
   }
-  call_.emplace(&control, name_);
-  COLLOPS_RETURN_IF_ERROR(call_->status());
-  if (group_.connected_.load(std::memory_order_relaxed)) return Ok();
-  return call_->End(control::Control::Catch(name_, [&] { return group_.FinishConnecting(); }));
+  if (here) return Ok();
+  if (control.Inherited()) return control.CheckUsable(name_);
+  turn_.emplace(queue, name_);
+  return turn_->status();
+}
+
+Status CallScope::Connect() {
+  return call_.End(control::Control::Catch(name_, [&] { return group_.FinishConnecting(); }));
 }
 
 Status CallScope::Judge(Status status, bool thrown) {
   const bool of_messages = kind_ == Kind::kMessages && !thrown;
-  if (call_ && !of_messages) return call_->End(std::move(status));
+  if (call_.runs() && !of_messages) return call_.End(std::move(status));
   if (thrown) group_.control().EndAll(status);
-  return status;
-}
-
-Status CallScope::End(Status status) {
-  call_.reset();
-  caller_.reset();
-  turn_.reset();
-  if (is_traced_) EndTrace(status);
   return status;
 }
 

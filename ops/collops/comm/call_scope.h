@@ -26,7 +26,7 @@ class CallScope {
   };
 
   CallScope(BackendCommunicator* group, const char* name, Kind kind = Kind::kGroup)
-      : group_(*group), name_(name), kind_(kind) {
+      : group_(*group), name_(name), kind_(kind), call_(&group->control()) {
     if (kind == Kind::kGroup || kind == Kind::kRefused) CountGroupCall();
   }
   CallScope(const CallScope&) = delete;
@@ -69,10 +69,29 @@ class CallScope {
     number_ = group_.group_calls_.load(std::memory_order_relaxed) + 1;
     group_.group_calls_.store(number_, std::memory_order_relaxed);
   }
-  Status Begin();
+  Status Begin() {
+    if (traced()) BeginTrace();
+    CallQueue* const queue = group_.queue_.load(std::memory_order_acquire);
+    if (queue != nullptr) {
+      bool bypasses = false;
+      Status turn = TakeTurn(queue, &bypasses);
+      if (!turn.ok() || bypasses) return turn;
+    }
+    COLLOPS_RETURN_IF_ERROR(call_.Begin(name_));
+    return group_.connected_.load(std::memory_order_relaxed) ? Ok() : Connect();
+  }
+  // Where calls were started: waits for its turn. `bypasses`: of messages, which need none.
+  Status TakeTurn(CallQueue* queue, bool* bypasses);
+  Status Connect();
   // What an error, or an exception, of the body means for the group.
   Status Judge(Status status, bool thrown);
-  Status End(Status status);
+  Status End(Status status) {
+    call_.Release();
+    caller_.reset();
+    turn_.reset();
+    if (is_traced_) EndTrace(status);
+    return status;
+  }
   void BeginTrace();
   void EndTrace(const Status& status);
 
@@ -82,7 +101,7 @@ class CallScope {
   uint64_t number_ = 0;  // among the group's calls; 0: not all ranks make it
   std::optional<CallQueue::Turn> turn_;
   std::optional<CallQueue::Caller> caller_;
-  std::optional<control::Control::Call> call_;
+  control::Control::Call call_;
   // For the trace.
   bool is_traced_ = false;
   uint64_t line_ = 0;  // among the calls with lines; 0: it gets none

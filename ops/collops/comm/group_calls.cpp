@@ -11,7 +11,6 @@
 #include "collops/comm/even_split.h"
 #include "collops/comm/pairs/messenger.h"
 #include "collops/comm/placement/placement.h"
-#include "collops/core/trace/lines.h"
 #include "collops/core/trace/log.h"
 #include "collops/core/trace/spans.h"
 

@@ -1,6 +1,5 @@
 #include "collops/core/sha256.h"
 
-#include <cmath>
 #include <cstddef>
 
 namespace collops {
@@ -11,37 +10,27 @@ constexpr size_t kWords = 64;
 
 using State = std::array<uint32_t, 8>;
 
-// The constants are the first 32 bits of the fractional parts of the roots of the first primes,
-// square roots to begin with and cube roots for the rounds; a double holds more bits than that.
-struct Constants {
-  State start{};
-  std::array<uint32_t, kWords> rounds{};
-
-  Constants() {
-    size_t count = 0;
-    for (int number = 2; count < kWords; ++number) {
-      if (!IsPrime(number)) continue;
-      if (count < start.size()) start[count] = Fraction(std::sqrt(number));
-      rounds[count++] = Fraction(std::cbrt(number));
-    }
-  }
-
-  static bool IsPrime(int number) {
-    for (int divisor = 2; divisor * divisor <= number; ++divisor) {
-      if (number % divisor == 0) return false;
-    }
-    return true;
-  }
-  static uint32_t Fraction(double root) {
-    return static_cast<uint32_t>((root - std::floor(root)) * 4294967296.0);
-  }
+// FIPS 180-4: the first 32 bits of the fractional parts of the square roots of the first 8 primes,
+// and of the cube roots of the first 64.
+constexpr State kStart = {
+    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+};
+constexpr std::array<uint32_t, kWords> kRounds = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
 uint32_t RotateRight(uint32_t word, unsigned bits) {
   return (word >> bits) | (word << (32 - bits));
 }
 
-void AddBlock(const Constants& constants, const uint8_t* block, State* state) {
+void AddBlock(const uint8_t* block, State* state) {
   std::array<uint32_t, kWords> w{};
   for (size_t i = 0; i < 16; ++i) {
     for (size_t byte = 0; byte < 4; ++byte) w[i] = (w[i] << 8) | block[4 * i + byte];
@@ -56,7 +45,7 @@ void AddBlock(const Constants& constants, const uint8_t* block, State* state) {
   for (size_t i = 0; i < kWords; ++i) {
     const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
     const uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    const uint32_t first = s[7] + choice + constants.rounds[i] + w[i] +
+    const uint32_t first = s[7] + choice + kRounds[i] + w[i] +
                            (RotateRight(s[4], 6) ^ RotateRight(s[4], 11) ^ RotateRight(s[4], 25));
     const uint32_t second =
         majority + (RotateRight(s[0], 2) ^ RotateRight(s[0], 13) ^ RotateRight(s[0], 22));
@@ -77,11 +66,10 @@ std::string Padding(size_t text_bytes) {
 }  // namespace
 
 Digest Sha256(const std::string& text) {
-  const Constants constants;
-  State state = constants.start;
+  State state = kStart;
   const auto add = [&](const std::string& part, size_t begin) {
     for (; begin + kBlockBytes <= part.size(); begin += kBlockBytes) {
-      AddBlock(constants, reinterpret_cast<const uint8_t*>(part.data()) + begin, &state);
+      AddBlock(reinterpret_cast<const uint8_t*>(part.data()) + begin, &state);
     }
     return begin;
   };

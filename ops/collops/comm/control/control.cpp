@@ -253,32 +253,6 @@ std::byte* Control::backend_memory() {
   return static_cast<std::byte*>(endpoint().group().segment.data()) + Board::Bytes(spec_.rank_size);
 }
 
-Control::Call::Call(Control* control, const char* name) : control_(control) {
-  // First, because in a child of fork() a call of the parent may seem to be running.
-  if (control->Inherited()) {
-    status_ = control->CheckUsable(name);
-    return;
-  }
-  busy_.emplace(&control->busy_);
-  if (!busy_->mine()) {
-    status_ = control->SecondThread(name);
-    return;
-  }
-  if (control->failed()) {
-    status_ = control->CheckUsable(name);
-    return;
-  }
-  std::optional<Deadline> deadline;
-  if (control->connection_ == nullptr && control->has_board()) {
-    deadline = Deadline::After(control->timeout_s());
-    status_ = control->Connect(name, *deadline);
-    if (!status_.ok()) return;
-  }
-  control->keeps_group_ = false;
-  step_before_ = control->step_number();
-  if (control->connection_ != nullptr) control->connection_->step.BeginCall(deadline);
-}
-
 // A call that failed ends the group after the last step of the previous call, which is complete.
 Status Control::Call::End(Status status) {
   const bool refused = control_->connection_ != nullptr && control_->connection_->step.refused();

@@ -72,21 +72,46 @@ class Control {
   void set_timeout_s(double timeout_s) { timeout_s_.store(timeout_s, std::memory_order_relaxed); }
   bool has_board() const { return meeting_ != nullptr || connection_ != nullptr; }
 
-  // This rank's only call, while it lives: checks that it may begin, and completes first contact.
-  // All waits of the call, first contact included, have one deadline.
+  // This rank's only call: from Begin(), which checks that it may begin and completes first
+  // contact, to Release(), at the latest when it is destroyed. All waits of the call, first contact
+  // included, have one deadline.
   class Call {
    public:
-    Call(Control* control, const char* name);
+    explicit Call(Control* control) : control_(control) {}
+    ~Call() { Release(); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
     // Ok, or why the call may not run.
-    const Status& status() const { return status_; }
+    Status Begin(const char* name) {
+      // First, because in a child of fork() a call of the parent may seem to be running.
+      if (control_->Inherited()) return control_->CheckUsable(name);
+      if (control_->busy_.exchange(true)) return control_->SecondThread(name);
+      runs_ = true;
+      if (control_->failed()) return control_->CheckUsable(name);
+      std::optional<Deadline> deadline;
+      if (control_->connection_ == nullptr && control_->has_board()) {
+        deadline = Deadline::After(control_->timeout_s());
+        COLLOPS_RETURN_IF_ERROR(control_->Connect(name, *deadline));
+      }
+      control_->keeps_group_ = false;
+      step_before_ = control_->step_number();
+      if (control_->connection_ != nullptr) control_->connection_->step.BeginCall(deadline);
+      return Ok();
+    }
+    // Whether it is this rank's call.
+    bool runs() const { return runs_; }
     // Returns what the call returns. An error that is neither a refusal nor local ends the group.
     Status End(Status status);
+    void Release() {
+      if (runs_) control_->busy_.store(false, std::memory_order_release);
+      runs_ = false;
+    }
 
    private:
     Control* const control_;
-    std::optional<Busy> busy_;
     uint64_t step_before_ = 0;
-    Status status_;
+    bool runs_ = false;
   };
 
   // Returns what `body` returns; turns an exception, such as bad_alloc, into a Status, and sets

@@ -2,7 +2,18 @@
 
 #include <unistd.h>
 
+#include "collops/core/env.h"
+
 namespace collops {
+namespace {
+
+// An invalid value is reported where the environment is read to create something.
+int TraceLevel() {
+  Env env;
+  return Env::Read(&env).ok() ? env.trace : 0;
+}
+
+}  // namespace
 
 void Log(LogLevel level, const std::string& line) {
   const LogSink sink = LogSinkSlot().load(std::memory_order_acquire);
@@ -10,6 +21,14 @@ void Log(LogLevel level, const std::string& line) {
   const std::string text = line + "\n";
   // An error is ignored: the user may have closed standard error.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+bool TraceEnabled() {
+  return TraceLevel() >= 1;
+}
+
+bool TraceStrips() {
+  return TraceLevel() >= 2;
 }
 
 }  // namespace collops

@@ -21,4 +21,9 @@ inline std::atomic<LogSink>& LogSinkSlot() {
 // Passes a line to the sink, or writes it to standard error, not mixed with lines of other ranks.
 void Log(LogLevel level, const std::string& line);
 
+// COLLOPS_TRACE as a number. 1: every call of a communicator logs one line; 2: a fused call also
+// logs what it has done and when.
+bool TraceEnabled();
+bool TraceStrips();
+
 }  // namespace collops

@@ -152,96 +152,78 @@ bool HasPlainLayout(const TensorView& tensor) {
   return tensor.contiguous && !tensor.foreign_endian;
 }
 
-Status LayoutFault(const OpSignature& op, const char* name, const TensorView& tensor) {
-  COLLOPS_CHECK_ARG(tensor.contiguous, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name,
-                    " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
-  return Error(ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name,
-               " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
-}
+// A tensor of a call and what the messages need of it, in the order of inputs and outputs.
+struct Argument {
+  const char* name;
+  const TensorView& tensor;
+  int64_t bytes;
+  const InputRule* rule;  // null: an output
 
-Status AddressFault(const OpSignature& op, const char* name, const TensorView& tensor) {
-  return Error(ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", name, " of shape ",
-               ToString(tensor.desc.shape), " has no address");
-}
+  bool HasRole(Role role) const { return rule != nullptr && rule->role == role; }
+};
 
-bool ShareMemory(const TensorView& a, int64_t a_bytes, const TensorView& b, int64_t b_bytes) {
-  return a.device == b.device && Overlap(a.data, a_bytes, b.data, b_bytes);
-}
-
-Status CheckCountsOnHost(const OpSignature& op, const std::vector<TensorView>& inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Device& where = inputs[i].device;
-    if (op.inputs[i].role == Role::kCounts && where.kind == DeviceKind::kMeta) {
-      return MetaFault(op, op.inputs[i].name, "pass torch.tensor(counts)");
-    }
-    COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kCounts || where.kind == DeviceKind::kCpu,
-                      ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", op.inputs[i].name, " is on ",
-                      ToString(where), "; counts are host tensors: .cpu()");
+std::vector<Argument> ArgumentsOf(const OpSignature& op, const VariantPack& pack,
+                                  const TensorBytes& bytes) {
+  std::vector<Argument> arguments;
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    arguments.push_back({op.inputs[i].name, pack.inputs[i], bytes.inputs[i], &op.inputs[i]});
   }
-  return Ok();
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    arguments.push_back({op.outputs[o], pack.outputs[o], bytes.outputs[o], nullptr});
+  }
+  return arguments;
 }
 
-// Checks that output `o` shares no memory with an input or an earlier output.
-Status CheckApart(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
+Status CheckCountsOnHost(const OpSignature& op, const Argument& argument) {
+  const Device& where = argument.tensor.device;
+  if (!argument.HasRole(Role::kCounts) || where.kind == DeviceKind::kCpu) return Ok();
+  if (where.kind == DeviceKind::kMeta) {
+    return MetaFault(op, argument.name, "pass torch.tensor(counts)");
+  }
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", argument.name, " is on ",
+               ToString(where), "; counts are host tensors: .cpu()");
+}
+
+// Checks that output `o` shares no memory with an argument before it. `first`: of the outputs.
+Status CheckApart(const OpSignature& op, const std::vector<Argument>& arguments, size_t first,
                   size_t o) {
-  const char* other = nullptr;
-  for (size_t i = 0; i < pack.inputs.size() && other == nullptr; ++i) {
-    const bool is_itself = pack.inputs[i].data == pack.outputs[o].data && i == 0 && o == 0;
+  const Argument& output = arguments[o];
+  for (size_t i = 0; i < o; ++i) {
+    const Argument& other = arguments[i];
+    const bool is_itself = i == 0 && o == first && other.tensor.data == output.tensor.data;
     if (op.may_be_in_place && is_itself) continue;
-    if (ShareMemory(pack.inputs[i], bytes.inputs[i], pack.outputs[o], bytes.outputs[o])) {
-      other = op.inputs[i].name;
-    }
-  }
-  for (size_t i = 0; i < o && other == nullptr; ++i) {
-    if (ShareMemory(pack.outputs[i], bytes.outputs[i], pack.outputs[o], bytes.outputs[o])) {
-      other = op.outputs[i];
-    }
-  }
-  COLLOPS_CHECK_ARG(other == nullptr, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", op.outputs[o],
-                    " overlaps ", other, " in memory: give it memory of its own");
-  return Ok();
-}
-
-Status CheckWritable(const OpSignature& op, const VariantPack& pack) {
-  for (size_t i = 0; i < pack.inputs.size(); ++i) {
-    COLLOPS_CHECK_ARG(op.inputs[i].role != Role::kInPlace || !pack.inputs[i].read_only,
-                      ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", op.inputs[i].name,
-                      " is read-only, but the call changes it: pass a writable one");
-  }
-  for (size_t o = 0; o < pack.outputs.size(); ++o) {
-    COLLOPS_CHECK_ARG(!pack.outputs[o].read_only, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ",
-                      op.outputs[o], " is read-only: pass a writable one");
+    const bool share = other.tensor.device == output.tensor.device &&
+                       Overlap(other.tensor.data, other.bytes, output.tensor.data, output.bytes);
+    COLLOPS_CHECK_ARG(!share, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ", output.name,
+                      " overlaps ", other.name, " in memory: give it memory of its own");
   }
   return Ok();
 }
 
-Status CheckLayouts(const OpSignature& op, const VariantPack& pack) {
-  for (size_t i = 0; i < pack.inputs.size(); ++i) {
-    if (!HasPlainLayout(pack.inputs[i])) {
-      const Status fault = LayoutFault(op, op.inputs[i].name, pack.inputs[i]);
-      const bool is_strided = !pack.inputs[i].contiguous;
-      return Error(fault.code(), fault.message(), is_strided ? op.inputs[i].if_strided : "");
-    }
-  }
-  for (size_t o = 0; o < pack.outputs.size(); ++o) {
-    if (!HasPlainLayout(pack.outputs[o])) return LayoutFault(op, op.outputs[o], pack.outputs[o]);
-  }
+Status CheckWritable(const OpSignature& op, const Argument& argument) {
+  const bool is_changed = argument.rule == nullptr || argument.HasRole(Role::kInPlace);
+  COLLOPS_CHECK_ARG(!is_changed || !argument.tensor.read_only, ERROR_INVALID_TENSOR_ADDR,
+                    op.called(), ": ", argument.name, " is read-only",
+                    argument.rule == nullptr ? "" : ", but the call changes it",
+                    ": pass a writable one");
   return Ok();
 }
 
-Status CheckDevices(const OpSignature& op, const VariantPack& pack, const Device& device) {
-  for (size_t i = 0; i < pack.inputs.size(); ++i) {
-    const Role role = op.inputs[i].role;
-    const Device& where = pack.inputs[i].device;
-    if ((role == Role::kData || role == Role::kInPlace) && !IsOn(device, where)) {
-      return DeviceFault(op, op.inputs[i].name, where, device);
-    }
-  }
-  for (size_t o = 0; o < pack.outputs.size(); ++o) {
-    const Device& where = pack.outputs[o].device;
-    if (!IsOn(device, where)) return DeviceFault(op, op.outputs[o], where, device);
-  }
+Status CheckLayout(const OpSignature& op, const Argument& argument) {
+  COLLOPS_CHECK_ARG(argument.tensor.contiguous, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ",
+                    argument.name,
+                    " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)",
+                    argument.rule == nullptr ? "" : argument.rule->if_strided);
+  COLLOPS_CHECK_ARG(!argument.tensor.foreign_endian, ERROR_INVALID_TENSOR_ADDR, op.called(), ": ",
+                    argument.name,
+                    " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
   return Ok();
+}
+
+Status CheckDevice(const OpSignature& op, const Argument& argument, const Device& device) {
+  const bool is_elsewhere = argument.HasRole(Role::kCounts) || argument.HasRole(Role::kLength);
+  if (is_elsewhere || IsOn(device, argument.tensor.device)) return Ok();
+  return DeviceFault(op, argument.name, argument.tensor.device, device);
 }
 
 // Whether no check of CheckMemory() can fail, in one pass over the tensors, because every call asks
@@ -355,25 +337,34 @@ Status CheckHostData(const OpSignature& op, const std::vector<TensorView>& input
 Status CheckMemory(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
                    const Device& device) {
   if (PassesAtOnce(op, pack, bytes, device)) return Ok();
-  COLLOPS_RETURN_IF_ERROR(CheckCountsOnHost(op, pack.inputs));
-  for (size_t o = 0; o < pack.outputs.size(); ++o) {
-    COLLOPS_RETURN_IF_ERROR(CheckApart(op, pack, bytes, o));
+  const std::vector<Argument> arguments = ArgumentsOf(op, pack, bytes);
+  const size_t first_output = pack.inputs.size();
+  for (const Argument& argument : arguments) {
+    COLLOPS_RETURN_IF_ERROR(CheckCountsOnHost(op, argument));
   }
-  COLLOPS_RETURN_IF_ERROR(CheckWritable(op, pack));
-  COLLOPS_RETURN_IF_ERROR(CheckLayouts(op, pack));
-  return CheckDevices(op, pack, device);
+  for (size_t o = first_output; o < arguments.size(); ++o) {
+    COLLOPS_RETURN_IF_ERROR(CheckApart(op, arguments, first_output, o));
+  }
+  for (const Argument& argument : arguments) COLLOPS_RETURN_IF_ERROR(CheckWritable(op, argument));
+  for (const Argument& argument : arguments) COLLOPS_RETURN_IF_ERROR(CheckLayout(op, argument));
+  for (const Argument& argument : arguments) {
+    COLLOPS_RETURN_IF_ERROR(CheckDevice(op, argument, device));
+  }
+  return Ok();
 }
 
 Status CheckAddresses(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes) {
+  const auto check = [&op](const char* name, const TensorView& tensor, int64_t num_bytes) {
+    COLLOPS_CHECK_ARG(tensor.data != nullptr || num_bytes == 0, ERROR_INVALID_TENSOR_ADDR,
+                      op.called(), ": ", name, " of shape ", ToString(tensor.desc.shape),
+                      " has no address");
+    return Ok();
+  };
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
-    if (pack.inputs[i].data == nullptr && bytes.inputs[i] != 0) {
-      return AddressFault(op, op.inputs[i].name, pack.inputs[i]);
-    }
+    COLLOPS_RETURN_IF_ERROR(check(op.inputs[i].name, pack.inputs[i], bytes.inputs[i]));
   }
   for (size_t o = 0; o < pack.outputs.size(); ++o) {
-    if (pack.outputs[o].data == nullptr && bytes.outputs[o] != 0) {
-      return AddressFault(op, op.outputs[o], pack.outputs[o]);
-    }
+    COLLOPS_RETURN_IF_ERROR(check(op.outputs[o], pack.outputs[o], bytes.outputs[o]));
   }
   return Ok();
 }

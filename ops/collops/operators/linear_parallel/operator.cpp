@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "collops/core/trace/lines.h"
 #include "collops/core/trace/log.h"
 #include "collops/operators/framework/make_operator.h"
 #include "collops/operators/framework/param_check.h"

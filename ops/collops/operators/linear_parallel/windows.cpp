@@ -12,7 +12,6 @@
 
 #include "collops/comm/fused_call.h"
 #include "collops/core/deadline.h"
-#include "collops/core/trace/lines.h"
 #include "collops/core/trace/log.h"
 #include "collops/operators/linear_parallel/engine.h"
 #include "collops/operators/linear_parallel/product.h"
