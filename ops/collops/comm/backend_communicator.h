@@ -16,7 +16,7 @@ namespace collops {
 
 class CallQueue;
 class Messenger;
-class PairWire;
+struct PairWires;
 
 // What a backend derives from: the functions that it implements, and the state of a communicator
 // that all backends share. Control holds the group's state, and says before each of the functions
@@ -45,9 +45,8 @@ class BackendCommunicator : public Communicator {
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
   virtual Status DoExchangeV(const ExchangeVCall& call);
   virtual Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body);
-  // Carries messages between two ranks; null: Supports() says why there is none. Owned by the
-  // backend.
-  virtual PairWire* pair_wire() { return nullptr; }
+  // Carry messages between two ranks; none: Supports() says why. Owned by the backend.
+  virtual PairWires pair_wires();
   // Puts messages on a stream; for backends with messages on streams.
   virtual Status DoMessages(const CallName& name, Transfer* list, int count, void* stream);
   virtual Status DoBarrier(const Agreement& agreement, void* stream);

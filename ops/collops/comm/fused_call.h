@@ -11,32 +11,6 @@
 
 namespace [[gnu::visibility("default")]] collops {
 
-// Memory that the ranks share during one call, as the host sees it: each rank writes its own part,
-// and peers read it in place after a signal. Its size is announced with the call and equal on every
-// rank. Owned by the communicator, valid during the call; one thread; waits for no one.
-class CallWindow {
- public:
-  CallWindow() = default;
-  CallWindow(const CallWindow&) = delete;
-  CallWindow& operator=(const CallWindow&) = delete;
-  virtual ~CallWindow() = default;
-
-  // This rank's memory; null if the call has none.
-  virtual std::byte* data() const = 0;
-  // The memory of a peer that has announced the call; null if the call has none. An error unless
-  // the window that the peer named is mapped and has this rank's size.
-  virtual Status PeerData(int rank, const std::byte** data) const = 0;
-  // Whether all peers have read what this rank wrote and signalled in the previous call.
-  virtual bool IsFree() const = 0;
-
-  // Signals [0, 2 * rank_size) of this rank: counts that start at 0 and only grow during a call.
-  // They contain the call's number, so they are not reset: a call's first signal, allowed once
-  // IsFree(), replaces the last one of the previous call. A rank that has seen a signal's count
-  // also sees what was written before that signal.
-  virtual void Signal(int index, int64_t count) = 0;
-  virtual int64_t Signalled(int rank, int index) const = 0;
-};
-
 // A part of a peer's input matrix that can be read now: bytes [begin, end) of each of the rows
 // [row, row + rows); `data` points at the first byte.
 struct MatrixPart {
@@ -71,10 +45,15 @@ struct FusedCallSpec {
   int64_t output_count = 0;
 };
 
-// What the body of a fused call can use: the peers' inputs part by part, and the call's window
-// (memory and signals that peers read). One per communicator, valid during the body. One thread.
+// What the body of a fused call can use: the peers' inputs part by part, and the call's window,
+// memory that the ranks share during the call: each rank writes its own part, and peers read it in
+// place after a signal. Its size is announced with the call and equal on every rank. One object
+// per communicator, the same in every call, valid during the body. One thread.
 class FusedCall {
  public:
+  FusedCall() = default;
+  FusedCall(const FusedCall&) = delete;
+  FusedCall& operator=(const FusedCall&) = delete;
   virtual ~FusedCall() = default;
 
   // Does not wait: reads the calls that have arrived, and stages more of the own input. An error
@@ -93,8 +72,19 @@ class FusedCall {
   // Whether all parts of readers[index] have been released.
   virtual bool AllRead(size_t index) const = 0;
 
-  // The same object in every call.
-  virtual CallWindow* window() = 0;
+  // This rank's part of the window; null if the call has none.
+  virtual std::byte* window() const = 0;
+  // The part of a peer that has announced the call; null if the call has none. An error unless the
+  // window that the peer named is mapped and has this rank's size.
+  virtual Status PeerWindow(int rank, const std::byte** data) const = 0;
+  // Whether all peers have read what this rank wrote and signalled in the previous call.
+  virtual bool WindowIsFree() const = 0;
+  // Signals [0, 2 * rank_size) of this rank: counts that start at 0 and only grow during a call.
+  // They contain the call's number, so they are not reset: a call's first signal, allowed once
+  // WindowIsFree(), replaces the last one of the previous call. A rank that has seen a signal's
+  // count also sees what was written before that signal.
+  virtual void Signal(int index, int64_t count) = 0;
+  virtual int64_t Signalled(int rank, int index) const = 0;
 
   // Waits, making progress, until `ready` returns true.
   virtual Status Wait(const std::function<bool()>& ready) = 0;

@@ -60,12 +60,17 @@ BackendCommunicator::~BackendCommunicator() {
 Status BackendCommunicator::FinishConnecting() {
   Connected();
   COLLOPS_RETURN_IF_ERROR(ConnectAll());
-  if (pair_wire() != nullptr) messenger_ = std::make_unique<Messenger>(control_.get(), pair_wire());
+  const PairWires wires = pair_wires();
+  if (!wires.routes.empty()) messenger_ = std::make_unique<Messenger>(control_.get(), wires);
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   if (queue != nullptr && messenger_ != nullptr) queue->SetMessenger(messenger_.get());
   connected_.store(true, std::memory_order_release);
   if (!ConnectsInEngine()) control_->MarkMet();
   return Ok();
+}
+
+PairWires BackendCommunicator::pair_wires() {
+  return {};
 }
 
 const recording::Lane& BackendCommunicator::lane() {

@@ -48,8 +48,7 @@ Status Communicator::StartMessages(const CallName& name, const Transfer* list, i
   auto call = std::make_shared<StartedCall>();
   call->name = name.called;
   call->messages = std::make_shared<Batch>();
-  call->messages->name = name.called;
-  call->messages->list.assign(list, list + count);
+  call->messages->Set(name.called, list, count);
   call->messages->keep = std::move(keep);
   CallQueue* const queue = group.queue_.load(std::memory_order_acquire);
   if (group.connected_.load(std::memory_order_acquire)) {
@@ -110,8 +109,8 @@ Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<in
     return Ok();
   }
   const Status outcome = group.messenger_->Wait(batch, deadline);
-  for (const Transfer& transfer : batch->list) {
-    if (sources != nullptr) sources->push_back(transfer.source);
+  for (const OpenTransfer& open : batch->list) {
+    if (sources != nullptr) sources->push_back(open.source);
   }
   return outcome;
 }

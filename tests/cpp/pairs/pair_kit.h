@@ -29,10 +29,37 @@ namespace pairs {
 using collops::DType;
 using collops::Error;
 using collops::Ok;
-using collops::PairLane;
 using collops::Status;
 using collops::Transfer;
-using collops::TransferHandle;
+
+// Names a transfer of a lane; null: none.
+struct TransferHandle {
+  collops::OpenTransfer* open = nullptr;
+};
+
+// A lane that keeps the transfers which a test posts.
+class PairLane : public collops::PairLane {
+ public:
+  using collops::PairLane::PairLane;
+  PairLane(collops::PairWire* wire, collops::control::Endpoint* endpoint)
+      : collops::PairLane({wire, endpoint->size()}, endpoint) {}
+
+  TransferHandle Post(const Transfer& transfer) {
+    transfers_.emplace_back().transfer = transfer;
+    collops::PairLane::Post(&transfers_.back());
+    return {&transfers_.back()};
+  }
+  static bool Done(TransferHandle handle) { return handle.open->done; }
+  // The outcome of a transfer that is done.
+  static Status Collect(TransferHandle handle, int* source = nullptr) {
+    EXPECT_TRUE(Done(handle));
+    if (source != nullptr) *source = handle.open->source;
+    return handle.open->outcome;
+  }
+
+ private:
+  std::deque<collops::OpenTransfer> transfers_;
+};
 
 // What ranks of this process know of each other after first contact; their pids are 100, 101, ...
 class Group {
@@ -256,13 +283,11 @@ class Host {
     Rank(collops::control::Endpoint* endpoint, Host* host)
         : table(
               std::make_shared<collops::shm::WindowTable>(collops::RankSet::All(endpoint->size()))),
-          mailbox(endpoint),
-          windows(endpoint, table.get(), &mailbox),
-          wire(host->base(), endpoint->rank(), endpoint->size(), {Count, host}, &windows) {}
+          mailbox(endpoint, table.get()),
+          wire(host->base(), endpoint, {Count, host}, &mailbox) {}
 
     std::shared_ptr<collops::shm::WindowTable> table;
     collops::shm::WindowMailbox mailbox;
-    collops::shm::SharedWindows windows;
     collops::shm::ShmPairWire wire;
   };
   static void Count(void* host, int) { ++static_cast<Host*>(host)->rings_of_bell; }

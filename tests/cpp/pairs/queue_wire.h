@@ -74,7 +74,6 @@ struct Net {
   std::vector<Link> links;
   Fault fault = Fault::kNone;
   bool piecemeal = false;  // a body is taken byte by byte, as one in a window in longer pieces
-  bool direct = false;     // the lanes may begin lists apart from their transfers
 };
 
 class QueueWire : public collops::PairWire {
@@ -89,8 +88,8 @@ class QueueWire : public collops::PairWire {
     Link& out = net_->link(rank_, peer);
     if (out.flying_envelopes.size() + out.envelopes.size() >= 2) return Step(false);
     collops::Envelope posted = envelope;
-    posted.place.form = bytes <= kInlineBytes ? 0 : 1;
-    if (posted.place.form == 0) {
+    posted.head.form = bytes <= kInlineBytes ? 0 : 1;
+    if (posted.head.form == 0) {
       out.bodies[envelope.number] = Bytes(data, bytes);
       while (out.bodies.size() > 2 && !net_->piecemeal) {
         const auto first = out.bodies.begin();
@@ -166,7 +165,6 @@ class QueueWire : public collops::PairWire {
     Note('b', peer, static_cast<uint64_t>(*received));
     return Step(true);
   }
-  bool IsDirect() const override { return net_->direct; }
   Status fault() const override { return Error(collops::ERROR_INTERNAL_ERROR, "no fault"); }
 
   // Records all that this rank has seen and done, in order, which determines its state.

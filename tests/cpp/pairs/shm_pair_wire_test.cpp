@@ -247,7 +247,7 @@ TEST(WithoutMemoryForARingTheLaneEnds) {
   setrlimit(RLIMIT_FSIZE, &before);
   ASSERT_TRUE(host[0].Done(sent));
   EXPECT_EQ(host[0].Collect(sent).code(), ERROR_OUT_OF_HOST_MEMORY);
-  EXPECT_TRUE(host[0].found_failure());
+  EXPECT_FALSE(host[0].failure().ok());
 }
 
 TEST(SlotsAreUsedAgainForAThousandMessages) {

@@ -61,11 +61,10 @@ struct Adding {
 
   Status Body(Communicator* comm, FusedCall* call) {
     const int size = comm->size();
-    collops::CallWindow* window = call->window();
-    COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
+    COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return call->WindowIsFree(); }));
     const int64_t mine = 1000 + comm->rank();
-    std::memcpy(window->data(), &mine, sizeof(mine));
-    window->Signal(0, 1);
+    std::memcpy(call->window(), &mine, sizeof(mine));
+    call->Signal(0, 1);
     if (meanwhile != nullptr) COLLOPS_RETURN_IF_ERROR(meanwhile(comm->rank(), call));
     COLLOPS_RETURN_IF_ERROR(call->Wait([&] {
       bool all_read = true;
@@ -81,9 +80,9 @@ struct Adding {
     }));
     for (int r = 0; r < size; ++r) {
       COLLOPS_RETURN_IF_ERROR(
-          call->Wait([&] { return call->HasAnnounced(r) && window->Signalled(r, 0) == 1; }));
-      const std::byte* tiles = window->data();
-      if (r != comm->rank()) COLLOPS_RETURN_IF_ERROR(window->PeerData(r, &tiles));
+          call->Wait([&] { return call->HasAnnounced(r) && call->Signalled(r, 0) == 1; }));
+      const std::byte* tiles = call->window();
+      if (r != comm->rank()) COLLOPS_RETURN_IF_ERROR(call->PeerWindow(r, &tiles));
       int64_t theirs = 0;
       std::memcpy(&theirs, tiles, sizeof(theirs));
       tile_sum += theirs;

@@ -9,7 +9,6 @@
 namespace {
 
 using collops::Agreement;
-using collops::CallWindow;
 using collops::Communicator;
 using collops::DType;
 using collops::FusedBody;
@@ -60,22 +59,21 @@ void GoOnBesideAReader(int rank, Communicator& comm, bool reserves, std::atomic<
       EXPECT_EQ(shm.ReserveTiles(count * 8 / part).message(), "");
     }
     const Status status = RunFused(&comm, count * 8, [&](FusedCall* call) {
-      CallWindow* window = call->window();
       if (rank == 0) {
-        EXPECT_EQ(window->IsFree(), round == 0);
+        EXPECT_EQ(call->WindowIsFree(), round == 0);
         *begun = round == 1;
-        COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
+        COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return call->WindowIsFree(); }));
         for (int64_t i = 0; i < count; ++i) {
           const int64_t number = Number(0, round, i);
-          std::memcpy(window->data() + i * 8, &number, 8);
+          std::memcpy(call->window() + i * 8, &number, 8);
         }
-        window->Signal(0, 1);
+        call->Signal(0, 1);
         return Ok();
       }
       COLLOPS_RETURN_IF_ERROR(
-          call->Wait([&] { return call->HasAnnounced(0) && window->Signalled(0, 0) == 1; }));
+          call->Wait([&] { return call->HasAnnounced(0) && call->Signalled(0, 0) == 1; }));
       const std::byte* data = nullptr;
-      COLLOPS_RETURN_IF_ERROR(window->PeerData(0, &data));
+      COLLOPS_RETURN_IF_ERROR(call->PeerWindow(0, &data));
       if (round == 0) COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return begun->load(); }));
       for (int64_t i = 0; i < count; ++i) {
         int64_t number = 0;
@@ -104,17 +102,16 @@ TEST(CountsOfAnEarlierCallReadAsZero) {
     const int last = 2 * comm.size() - 1;
     for (int round = 0; round < 6; ++round) {
       const Status status = RunFused(&comm, 0, [&](FusedCall* call) {
-        CallWindow* window = call->window();
         const int silent = round % comm.size();
-        COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
-        for (int64_t count = 1; count <= 5 && rank != silent; ++count) window->Signal(last, count);
+        COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return call->WindowIsFree(); }));
+        for (int64_t count = 1; count <= 5 && rank != silent; ++count) call->Signal(last, count);
         COLLOPS_RETURN_IF_ERROR(WaitForAll(comm, call));
         for (int r = 0; r < comm.size(); ++r) {
-          EXPECT_EQ(window->Signalled(r, 0), 0);
+          EXPECT_EQ(call->Signalled(r, 0), 0);
           if (r == silent) {
-            EXPECT_EQ(window->Signalled(r, last), 0);
+            EXPECT_EQ(call->Signalled(r, last), 0);
           } else {
-            COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->Signalled(r, last) == 5; }));
+            COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return call->Signalled(r, last) == 5; }));
           }
         }
         return Ok();
@@ -129,7 +126,7 @@ TEST(TheOwnMemoryIsKeptFromCallToCall) {
   const auto data_of = [&](int64_t bytes) {
     std::byte* data = nullptr;
     const Status status = RunFused(comm.get(), bytes, [&](FusedCall* call) {
-      data = call->window()->data();
+      data = call->window();
       return Ok();
     });
     EXPECT_EQ(status.message(), "");
@@ -150,7 +147,7 @@ TEST(WithoutAWindowThereIsNoneOfAPeer) {
       COLLOPS_RETURN_IF_ERROR(WaitForAll(comm, call));
       const std::byte poison{};
       const std::byte* data = &poison;
-      EXPECT_EQ(call->window()->PeerData(1 - rank, &data).message(), "");
+      EXPECT_EQ(call->PeerWindow(1 - rank, &data).message(), "");
       EXPECT_TRUE(data == nullptr);
       return Ok();
     });
@@ -166,7 +163,7 @@ TEST(APeersWindowIsCheckedAgainstWhatIsMapped) {
       const Status status = RunFused(&comm, rank == 0 ? shared : kWanted, [&](FusedCall* call) {
         COLLOPS_RETURN_IF_ERROR(WaitForAll(comm, call));
         const std::byte* data = nullptr;
-        const Status found = call->window()->PeerData(1 - rank, &data);
+        const Status found = call->PeerWindow(1 - rank, &data);
         EXPECT_EQ(found.code(), rank == 0 ? collops::NO_ERROR : collops::ERROR_PEER_LOST);
         EXPECT_EQ(data != nullptr, rank == 0 && shared > 0);
         if (rank == 1) {

@@ -1,5 +1,5 @@
-// What the two ends of a pair wire do: the order in which backends/shm/pairs/pair_wire.cpp uses the
-// functions of pair_order.h, which are the library's own.
+// What the two ends of a pair wire do: the order in which backends/shm/pair_wire.cpp uses the
+// functions of its header, which are the library's own.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // A message whose body the receiver reads in the sender's window, while the sender gives up, the
-// receiver fails later, or a third rank fails. What pairs/pair_lane.cpp and PairContext do is
+// receiver fails later, or a third rank fails. What pairs/pair_lane.cpp does is
 // repeated here; the functions of signal_order.h and pair_order.h are the library's own.
 #include <deque>
 #include <string>
@@ -64,7 +64,7 @@ struct Lane {
   }
   bool Makes(Mistake mistake) const { return given.mistake == mistake; }
 
-  // Messenger::Failed(), PairContext::FailedMeanwhile() and Endpoint::PublishFailure().
+  // Messenger::Failed(), PairLane::FinishTaken() and Endpoint::PublishFailure().
   bool Failed() const { return FailureOrder::HasFailed(failed_rank[0], kAnyStep, StepOf()); }
   bool FailedMeanwhile() const {
     if (Makes(Mistake::kDoesNotLookAgain)) return false;

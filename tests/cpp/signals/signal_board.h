@@ -13,7 +13,6 @@
 namespace signals {
 
 using Head = collops::control::SignalHeadIn<ModelMemory>;
-using ChunkSignal = collops::shm::ChunkSignalIn<ModelMemory>;
 
 // A mistake that the search must find.
 enum class Mistake {
@@ -54,10 +53,10 @@ struct RankWords {
     for (int r = 0; group.num_slots > 0 && r < group.size; ++r) {
       explorer.Name("produced", rank);
       produced.emplace_back();
-      produced.back().count.Initialise(group.chunks_before);
+      produced.back().Initialise(group.chunks_before);
       explorer.Name("consumed", rank);
       consumed.emplace_back();
-      consumed.back().count.Initialise(group.chunks_before);
+      consumed.back().Initialise(group.chunks_before);
     }
     for (int slot = 0; slot < group.num_slots; ++slot) slots.emplace_back("a chunk" + of);
   }
@@ -66,8 +65,8 @@ struct RankWords {
   std::deque<Plain> records;  // by parity: the data of the step
   std::unique_ptr<Word<uint64_t>> finished;
   std::unique_ptr<Word<uint64_t>> failed_step;
-  std::deque<ChunkSignal> produced;  // by reader
-  std::deque<ChunkSignal> consumed;  // by writer
+  std::deque<Word<uint64_t>> produced;  // by reader
+  std::deque<Word<uint64_t>> consumed;  // by writer
   std::deque<Plain> slots;
 };
 

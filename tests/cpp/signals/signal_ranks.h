@@ -1,6 +1,6 @@
-// What one rank does in a step: the order in which control/step.cpp, control/waiter.h,
-// shm/exchange.h and shm/stage.cpp use the functions of signal_order.h and chunk_counts.h, which
-// are the library's own.
+// What one rank does in a step: the order in which control/step.cpp, control/waiter.h and
+// shm/exchange.cpp use the functions of control/signals.h and shm/pair_wire.h, which are the
+// library's own.
 #pragma once
 
 #include <algorithm>

@@ -49,7 +49,8 @@ class StagedStep {
     for (int peer = 0; peer < self_->group().size; ++peer) {
       Reader& reader = read_[static_cast<size_t>(peer)];
       if (peer == rank_ || Chunks(peer) == 0) continue;
-      reader.base = self_->words(rank_).consumed[static_cast<size_t>(peer)].Own();
+      reader.base =
+          self_->words(rank_).consumed[static_cast<size_t>(peer)].load(std::memory_order_relaxed);
       reader.known = known[static_cast<size_t>(peer)] ? 1 : 0;
       reader.chunks = Chunks(peer);
     }
@@ -70,7 +71,7 @@ class StagedStep {
     return self_->group().num_slots + (self_->Makes(Mistake::kOneSlotTooMany) ? 1 : 0);
   }
   const signals::Plain& SlotOf(int writer, int64_t chunk) const {
-    const int64_t slot = collops::shm::SlotOf(chunk, self_->group().num_slots);
+    const int64_t slot = chunk % self_->group().num_slots;
     return self_->words(writer).slots[static_cast<size_t>(slot)];
   }
 
@@ -79,8 +80,10 @@ class StagedStep {
     bool room = true;
     for (int r = 0; r < self_->group().size; ++r) {
       if (r == rank_) continue;
-      const uint64_t unread = NumUnread(self_->words(rank_).produced[static_cast<size_t>(r)],
-                                        self_->words(r).consumed[static_cast<size_t>(rank_)]);
+      const uint64_t written =
+          self_->words(rank_).produced[static_cast<size_t>(r)].load(std::memory_order_relaxed);
+      const uint64_t unread = collops::shm::UnreadForSender(
+          written, self_->words(r).consumed[static_cast<size_t>(rank_)]);
       room = room && unread < static_cast<uint64_t>(num_slots());
     }
     return room;
@@ -89,22 +92,27 @@ class StagedStep {
   void CountChunk() {
     ++written_;
     for (int r = 0; r < self_->group().size; ++r) {
-      if (r != rank_) CountWritten(&self_->words(rank_).produced[static_cast<size_t>(r)]);
+      if (r == rank_) continue;
+      signals::Word<uint64_t>& produced = self_->words(rank_).produced[static_cast<size_t>(r)];
+      collops::shm::Publish(&produced, produced.load(std::memory_order_relaxed) + 1);
     }
   }
   bool CanRead(int writer) const {
     const Reader& reader = read_[static_cast<size_t>(writer)];
     if (reader.read == reader.chunks) return false;
     if (reader.read < reader.known) return true;
-    return HasChunk(self_->words(writer).produced[static_cast<size_t>(rank_)], reader.base,
-                    reader.read);
+    const auto unread = static_cast<int64_t>(
+        collops::shm::UnreadForReceiver(self_->words(writer).produced[static_cast<size_t>(rank_)],
+                                        reader.base + static_cast<uint64_t>(reader.read)));
+    return unread > 0;
   }
   void Read(int writer) {
     Reader& reader = read_[static_cast<size_t>(writer)];
     self_->Expect(SlotOf(writer, reader.read).Read() == Data(writer, self_->number(), reader.read),
                   "the wrong chunk");
     ++reader.read;
-    CountRead(&self_->words(rank_).consumed[static_cast<size_t>(writer)], reader.base, reader.read);
+    collops::shm::Publish(&self_->words(rank_).consumed[static_cast<size_t>(writer)],
+                          reader.base + static_cast<uint64_t>(reader.read));
   }
   // All that a move depends on, besides the memory.
   uint64_t LocalState() const {

@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +27,18 @@ using collops::ucx::Watch;
 using collops::ucx::Worker;
 
 inline const double kLimitS = check::Patience(30.0);
+
+// Waits for requests as Worker::Until() does; the first error of one of them.
+inline Status Wait(Worker& worker, const char* what, Request* requests, size_t count,
+                   const Watch& watch, const Deadline& deadline) {
+  const auto done = [&] {
+    return std::all_of(requests, requests + count,
+                       [&](Request& request) { return worker.Test(&request); });
+  };
+  COLLOPS_RETURN_IF_ERROR(worker.Until(what, done, watch, deadline));
+  for (size_t i = 0; i < count; ++i) COLLOPS_RETURN_IF_ERROR(worker.StatusOf(requests[i]));
+  return collops::Ok();
+}
 
 // Sockets between each two of the processes, made before they are forked: the host connections.
 class Mesh {

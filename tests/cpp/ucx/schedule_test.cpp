@@ -202,13 +202,13 @@ TEST(ASliceGoesFromEveryRankToItsOwner) {
   const HostMap hosts({0, 0, 0, 1}, 0);
   const std::vector<int64_t> counts = {10, 2000, 0, 3};
   const SliceSchedule schedule(hosts, counts.data(), kItem);
-  EXPECT_EQ(schedule.Of(3, 0).count, 10);
-  EXPECT_EQ(schedule.Of(0, 3).count, 3);
-  EXPECT_TRUE(schedule.Of(3, 0).with_head);
-  EXPECT_FALSE(schedule.Of(3, 1).with_head);  // too large
-  EXPECT_FALSE(schedule.Of(3, 2).with_head);  // empty
-  EXPECT_TRUE(schedule.Of(0, 3).with_head);
-  EXPECT_FALSE(schedule.Of(1, 3).with_head);  // rank 0 speaks to rank 3
+  EXPECT_EQ(schedule.OwnPiece(3, 0).count, 10);
+  EXPECT_EQ(schedule.OwnPiece(0, 3).count, 3);
+  EXPECT_TRUE(schedule.OwnPiece(3, 0).with_head);
+  EXPECT_FALSE(schedule.OwnPiece(3, 1).with_head);  // too large
+  EXPECT_FALSE(schedule.OwnPiece(3, 2).with_head);  // empty
+  EXPECT_TRUE(schedule.OwnPiece(0, 3).with_head);
+  EXPECT_FALSE(schedule.OwnPiece(1, 3).with_head);  // rank 0 speaks to rank 3
 }
 
 TEST(ScratchMemoryHoldsTheHostAndARingPerOtherRank) {

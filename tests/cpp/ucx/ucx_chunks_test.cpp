@@ -16,7 +16,7 @@ using collops::Ok;
 using collops::ucx::Chunking;
 using collops::ucx::ChunkMemory;
 using collops::ucx::IncomingChunks;
-using collops::ucx::kDepth;
+using collops::ucx::kStreamSlots;
 using collops::ucx::OutgoingChunks;
 using namespace ucx_tests;
 
@@ -282,7 +282,7 @@ TEST(ASenderDoesNotRunAheadOfItsReceiver) {
         return !status.ok() || in.done();
       };
       EXPECT_EQ(e.worker.Until("the stream", done, {}, Limit()).message(), "");
-      EXPECT_TRUE(PeakBytes() - before < (kDepth + 8) * kMiB);
+      EXPECT_TRUE(PeakBytes() - before < (kStreamSlots + 8) * kMiB);
       EXPECT_TRUE(data == std::vector<std::byte>(data.size(), std::byte{0}));
     }
     EXPECT_EQ(status.message(), "");

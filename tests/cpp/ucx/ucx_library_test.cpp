@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collops/comm/backends/ucx/backend.h"
 #include "collops/comm/backends/ucx/engine/library.h"
 #include "ranks.h"
 #include "ucx/installed.h"
@@ -74,10 +75,12 @@ TEST(UcxSaysItsVersionPathAndTransports) {
     collops::ucx::Report report;
     EXPECT_EQ(Describe(&report).message(), "");
     EXPECT_EQ(report.version, library.version);
-    const std::string text = Show(report);
-    EXPECT_CONTAINS(text, "UCX " + library.version + ", " + library.path + " (");
-    EXPECT_CONTAINS(text, "tcp/");
-    EXPECT_CONTAINS(text, report.has_rdma ? "; RDMA: yes" : "; RDMA: no: ");
+    const auto facts = collops::ucx::ShownFacts();
+    ASSERT_EQ(facts.size(), size_t{4});
+    EXPECT_CONTAINS(facts[0].second, library.path + " (");
+    EXPECT_EQ(facts[1].second, library.version);
+    EXPECT_CONTAINS(facts[2].second, "tcp/");
+    EXPECT_CONTAINS(facts[3].second, report.has_rdma ? "yes" : "no: ");
   });
 }
 

@@ -31,7 +31,7 @@ void ExchangeAmongTheOthers(const Entry& e) {
   ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer), in.data(), kMiB, &requests[0]).ok());
   ASSERT_TRUE(e.worker.Send(peer, TagOf(e.me), out.data(), kMiB, &requests[1]).ok());
   const Watch watch = {{}, [&] { return e.worker.IsLost(peer) ? e.worker.Loss() : collops::Ok(); }};
-  EXPECT_EQ(e.worker.Wait("the others", requests, 2, watch, Limit()).message(), "");
+  EXPECT_EQ(Wait(e.worker, "the others", requests, 2, watch, Limit()).message(), "");
   EXPECT_TRUE(in == DataOf(peer, e.me, kMiB));
   Settle(e, {peer});
 }
@@ -47,7 +47,7 @@ void SayHello(const Entry& e) {
     ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer), &bytes[at], 1, &requests[2 * at]).ok());
     ASSERT_TRUE(e.worker.Send(peer, TagOf(e.me), "h", 1, &requests[2 * at + 1]).ok());
   }
-  EXPECT_EQ(e.worker.Wait("hello", requests.get(), count, {}, Limit()).message(), "");
+  EXPECT_EQ(Wait(e.worker, "hello", requests.get(), count, {}, Limit()).message(), "");
   Settle(e);
 }
 
@@ -80,7 +80,7 @@ TEST(AKilledPeerEndsAReceiveThatWaitsForIt) {
         ASSERT_TRUE(e.worker.Receive(kVictim, TagOf(kVictim), memory.data(), kMiB, &request).ok());
         if (e.me == 0) e.mesh.Say(0, kVictim, "die");
         const auto begin = Deadline::Clock::now();
-        ExpectLoss(e.worker.Wait("data", &request, 1, {}, Limit()));
+        ExpectLoss(Wait(e.worker, "data", &request, 1, {}, Limit()));
         const std::chrono::duration<double> took = Deadline::Clock::now() - begin;
         EXPECT_TRUE(took.count() < check::Patience(5));
         // The receive is not complete by that; it is ended here, and the others go on.
@@ -115,7 +115,7 @@ void DieInAMessage(bool victim_sends, size_t bytes) {
         if (e.me == 0) {
           ASSERT_TRUE(transfer(kVictim, !victim_sends).ok());
           const auto begin = Deadline::Clock::now();
-          const Status status = e.worker.Wait("data", &request, 1, {}, Limit());
+          const Status status = Wait(e.worker, "data", &request, 1, {}, Limit());
           ExpectLoss(status);
           e.worker.End(&request);
           EXPECT_TRUE(Deadline::Clock::now() - begin <
@@ -149,7 +149,7 @@ TEST(AStoppedPeerIsNoLoss) {
       char byte = 0;
       Request request;
       ASSERT_TRUE(e.worker.Receive(1, TagOf(1), &byte, 1, &request).ok());
-      const Status status = e.worker.Wait("data", &request, 1, {}, Deadline::After(1.0));
+      const Status status = Wait(e.worker, "data", &request, 1, {}, Deadline::After(1.0));
       EXPECT_EQ(status.code(), ERROR_TIMEOUT);
       EXPECT_EQ(e.worker.Loss().message(), "");
       ASSERT_EQ(kill(pid, SIGCONT), 0);

@@ -7,19 +7,27 @@
 
 namespace {
 
-using collops::PairLane;
 using collops::Status;
-using collops::TransferHandle;
 using collops::ucx::RemoteWire;
 using pairs::Buffer;
+using pairs::PairLane;
 using pairs::Pattern;
+using pairs::TransferHandle;
 using ucx_tests::Deadline;
 using ucx_tests::Entry;
 
 // One rank's end: its lane over UCX.
 struct End {
   explicit End(const Entry& e)
-      : group(e.mesh.size()), wire(&e.worker, e.me, e.mesh.size()), lane(&wire, &group[e.me]) {}
+      : group(e.mesh.size()),
+        wire(&e.worker, e.me, e.mesh.size()),
+        lane(Wires(&wire, e.mesh.size()), &group[e.me]) {}
+
+  static collops::PairWires Wires(RemoteWire* remote, int size) {
+    collops::PairWires wires(remote, size);
+    wires.remote = remote;
+    return wires;
+  }
 
   // Polls until the transfer is done, and returns its outcome.
   Status Await(TransferHandle handle) {
@@ -202,11 +210,11 @@ TEST(AFrameThatCannotBeEndsTheLane) {
       if (e.me == 0) {
         EnvelopeFrame frame = {};
         frame.number = fault == 0 ? 7 : 1;
-        frame.elements = 8;
-        frame.digest = pairs::Digest(collops::DType::kUInt8, 8);
-        frame.dtype = static_cast<int32_t>(collops::DType::kUInt8);
+        frame.head.elements = 8;
+        frame.head.digest = pairs::Digest(collops::DType::kUInt8, 8);
+        frame.head.dtype = static_cast<int16_t>(collops::DType::kUInt8);
         frame.payload_bytes = fault == 1 ? 4000000000U : 0;
-        frame.form = static_cast<Form>(fault == 2 ? 77 : 0);  // 3: the body is missing
+        frame.head.form = fault == 2 ? 77 : 0;  // 3: the body is missing
         ucx_tests::Request request;
         const uint64_t tag = Tag{0, 0, kEnvelopeStream}.Of(TagKind::kData);
         EXPECT_EQ(e.worker.Send(1, tag, &frame, sizeof(frame), &request).message(), "");

@@ -45,7 +45,7 @@ void ExchangeWithAll(const Entry& e, size_t bytes, uint64_t sequence) {
             .message(),
         "");
   }
-  EXPECT_EQ(e.worker.Wait("the exchange", requests.get(), count, {}, Limit()).message(), "");
+  EXPECT_EQ(Wait(e.worker, "the exchange", requests.get(), count, {}, Limit()).message(), "");
   for (int peer = 0; peer < size; ++peer) {
     if (peer == e.me) continue;
     const auto at = static_cast<size_t>(peer);
@@ -102,14 +102,14 @@ TEST(MessagesWithOneTagArriveInOrderAndOthersWait) {
       const std::vector<std::byte> data(i, static_cast<std::byte>(i));
       Request request;
       ASSERT_TRUE(e.worker.Send(peer, TagOf(e.me, i % 2), data.data(), i, &request).ok());
-      ASSERT_TRUE(e.worker.Wait("a send", &request, 1, {}, Limit()).ok());
+      ASSERT_TRUE(Wait(e.worker, "a send", &request, 1, {}, Limit()).ok());
     }
     for (const size_t parity : {size_t{1}, size_t{0}}) {  // the tag that came second, first
       for (size_t i = parity; i < 20; i += 2) {
         std::vector<std::byte> data(32);
         Request request;
         ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer, parity), data.data(), 32, &request).ok());
-        ASSERT_TRUE(e.worker.Wait("a receive", &request, 1, {}, Limit()).ok());
+        ASSERT_TRUE(Wait(e.worker, "a receive", &request, 1, {}, Limit()).ok());
         EXPECT_EQ(request.bytes(), i);
         for (size_t k = 0; k < i; ++k) EXPECT_TRUE(data[k] == static_cast<std::byte>(i));
       }
@@ -127,11 +127,11 @@ TEST(AMessageThatIsTooLongIsAnError) {
     Request in;
     ASSERT_TRUE(e.worker.Send(peer, TagOf(e.me), sent.data(), 100, &out).ok());
     Status status = e.worker.Receive(peer, TagOf(peer), received.data(), 10, &in);
-    if (status.ok()) status = e.worker.Wait("a receive", &in, 1, {}, Limit());
+    if (status.ok()) status = Wait(e.worker, "a receive", &in, 1, {}, Limit());
     EXPECT_CONTAINS(status.message(), "a message from peer " + std::to_string(peer) + " failed: ");
     EXPECT_CONTAINS(status.message(), "(-9)");
     EXPECT_TRUE(received[10] == std::byte{0xee});
-    ASSERT_TRUE(e.worker.Wait("a send", &out, 1, {}, Limit()).ok());
+    ASSERT_TRUE(Wait(e.worker, "a send", &out, 1, {}, Limit()).ok());
     CloseTogether(e);
   });
 }
@@ -144,7 +144,7 @@ TEST(AWaitEndsAtItsDeadlineAndItsReceiveCanBeEnded) {
       Request request;
       ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer, 5), memory.data(), kMiB, &request).ok());
       const auto begin = Deadline::Clock::now();
-      const Status status = e.worker.Wait("a receive", &request, 1, {}, Deadline::After(0.3));
+      const Status status = Wait(e.worker, "a receive", &request, 1, {}, Deadline::After(0.3));
       const std::chrono::duration<double> took = Deadline::Clock::now() - begin;
       EXPECT_EQ(status.code(), ERROR_TIMEOUT);
       EXPECT_EQ(status.message(), "backend ucx: a receive: not done after 0.3 s");

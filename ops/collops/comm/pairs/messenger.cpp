@@ -51,8 +51,21 @@ Status CheckTransfers(const char* name, const Transfer* list, int count, int ran
   return Ok();
 }
 
-Messenger::Messenger(control::Control* control, PairWire* wire)
-    : control_(control), endpoint_(&control->endpoint()), wire_(wire), lane_(wire, endpoint_) {
+void Batch::Set(const char* called, const Transfer* transfers, int count) {
+  name = called;
+  list.resize(static_cast<size_t>(count));
+  for (OpenTransfer& open : list) open.transfer = *transfers++;
+  posted = false;
+  first_open = 0;
+  if (!outcome.ok()) outcome = Ok();
+  ended.store(false, std::memory_order_relaxed);
+}
+
+Messenger::Messenger(control::Control* control, const PairWires& wires)
+    : control_(control),
+      endpoint_(&control->endpoint()),
+      remote_(wires.remote),
+      lane_(wires, endpoint_) {
   control->set_progress_messages([this] { return ProgressMessages(); },
                                  [this] { return WakeConditionInCall(); });
 }
@@ -60,39 +73,26 @@ Messenger::Messenger(control::Control* control, PairWire* wire)
 Status Messenger::Run(const char* name, Transfer* list, int count) {
   LaneLock lane_lock = LockLane();
   TakeStarted();
-  for (int i = 0; i < count; ++i) list[i].digest = Digest(list[i]);
-  const bool begun = lane_.BeginDirect(list, count);
-  if (!begun || !RunDirect()) return RunInLane(name, list, count, begun, &lane_lock);
-  for (int i = 0; i < count; ++i) {
-    if (list[i].way == Transfer::kRecv) list[i].source = list[i].peer;
-  }
-  HandOver(&lane_lock);
-  return Ok();
-}
-
-Status Messenger::RunInLane(const char* name, Transfer* list, int count, bool begun,
-                            LaneLock* lane_lock) {
-  Batch another;
-  const bool first = !std::exchange(own_used_, true);
-  Batch& batch = first ? own_ : another;
-  batch.name = name;
-  batch.list.assign(list, list + count);
-  batch.ended.store(false);
-  if (begun) {
-    batch.first_open = 0;
-    batch.handles.resize(batch.list.size());
-    lane_.HandOverDirect(batch.handles.data());
-    if (!lane_.failure().ok()) Publish();
+  // After an exception the batch stays: the lane has addresses of its transfers.
+  const auto free = std::find_if(of_calls_.begin(), of_calls_.end(),
+                                 [](const Batch& each) { return !each.used; });
+  Batch& batch = free == of_calls_.end() ? of_calls_.emplace_back() : *free;
+  batch.used = true;
+  batch.Set(name, list, count);
+  Post(&batch);
+  Status outcome;
+  if (PollBriefly(&batch)) {
+    outcome = std::move(batch.outcome);
+    HandOver(&lane_lock);
   } else {
-    Post(&batch);
+    Goal goal;
+    goal.name = name;
+    goal.batch = &batch;
+    outcome = Await(&goal, &lane_lock);
   }
-  Goal goal;
-  goal.name = name;
-  goal.batch = &batch;
-  const Status waited = Await(&goal, lane_lock);
-  for (int i = 0; i < count; ++i) list[i].source = batch.list[static_cast<size_t>(i)].source;
-  if (first) own_used_ = false;
-  return waited;
+  for (const OpenTransfer& open : batch.list) (list++)->source = open.source;
+  batch.used = false;
+  return outcome;
 }
 
 Status Messenger::Refuse(const Transfer* list, int count, const Status& why) {
@@ -158,20 +158,20 @@ void Messenger::End(const Status& why) {
 }
 
 void Messenger::Post(Batch* batch) {
-  batch->handles.clear();
-  batch->first_open = 0;
-  for (Transfer& transfer : batch->list) {
-    transfer.digest = Digest(transfer);
-    batch->handles.push_back(lane_.Post(transfer));
+  batch->posted = true;
+  for (OpenTransfer& open : batch->list) {
+    open.transfer.digest = Digest(open.transfer);
+    lane_.Post(&open);
   }
 }
 
 bool Messenger::TakeStarted() {
   if (!has_started_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard<std::mutex> lock(started_mutex_);
-  for (std::shared_ptr<Batch>& batch : started_) {
+  for (const std::shared_ptr<Batch>& batch : started_) {
+    if (batch->posted) continue;  // an exception came after it
+    open_.push_back(batch);
     Post(batch.get());
-    open_.push_back(std::move(batch));
   }
   started_.clear();
   has_started_.store(false);
@@ -200,20 +200,16 @@ void Messenger::Publish() {
 
 // Collects the outcomes of its messages, once all of them are done.
 bool Messenger::HasEnded(Batch* batch) {
-  if (batch->ended.load()) return true;
-  const size_t count = batch->list.size();
-  if (batch->handles.size() < count) return false;
-  while (batch->first_open < count && lane_.Done(batch->handles[batch->first_open])) {
+  if (batch->ended.load(std::memory_order_relaxed)) return true;
+  const std::vector<OpenTransfer>& list = batch->list;
+  while (batch->posted && batch->first_open < list.size() && list[batch->first_open].done) {
     ++batch->first_open;
   }
-  if (batch->first_open < count) return false;
-  Status outcome;
-  for (size_t i = 0; i < count; ++i) {
-    const Status ended = lane_.Collect(batch->handles[i], &batch->list[i].source);
-    if (outcome.ok() && !ended.ok()) outcome = ended;
-  }
-  batch->outcome = outcome;
-  batch->ended.store(true);
+  if (!batch->posted || batch->first_open < list.size()) return false;
+  const auto failed = std::find_if(list.begin(), list.end(),
+                                   [](const OpenTransfer& open) { return !open.outcome.ok(); });
+  if (failed != list.end()) batch->outcome = failed->outcome;
+  batch->ended.store(true, std::memory_order_release);
   return true;
 }
 
@@ -277,7 +273,7 @@ void Messenger::SettleAll(double limit_s) {
     if (OwesVerdicts()) sched_yield();
   }
   const LaneLock lane_lock = LockLane();
-  if (lane_.failure().ok()) wire_->Flush(Deadline::After(kFlushS));
+  if (lane_.failure().ok() && remote_ != nullptr) remote_->Flush(Deadline::After(kFlushS));
 }
 
 control::MessageProgress Messenger::ProgressMessages() {
@@ -293,9 +289,9 @@ control::MessageProgress Messenger::ProgressMessages() {
 
 Messenger::Awaited Messenger::FindAwaited() const {
   Awaited awaited;
-  awaited.unrung = !wire_->HandedOver();
+  awaited.unrung = remote_ != nullptr && !remote_->HandedOver();
   for (int r = 0; r < endpoint_->size(); ++r) {
-    if (lane_.WaitsFor(r)) (wire_->Rings(r) ? awaited.rung : awaited.unrung) = true;
+    if (lane_.WaitsFor(r)) (lane_.Rings(r) ? awaited.rung : awaited.unrung) = true;
   }
   return awaited;
 }
@@ -305,20 +301,8 @@ control::WakeCondition Messenger::PrepareWakeCondition(const Awaited& awaited) {
   constexpr int kLongNapMs = 5;
   const int most_ms = awaited.rung ? control::kNoDoorbellSleepMs : kLongNapMs;
   if (!awaited.unrung) return {-1, most_ms};
-  const int news = lane_.failure().ok() ? wire_->Arm() : -1;
+  const int news = lane_.failure().ok() ? remote_->Arm() : -1;
   return {news, news < 0 ? 0 : most_ms};
-}
-
-template <typename Ready>
-void Messenger::SleepWithoutDoorbell(const Awaited& awaited, Ready&& ready) {
-  if (ready()) return;
-  control::WakeCondition wake_condition;
-  {
-    const LaneLock lane_lock(lane_mutex_);
-    wake_condition = PrepareWakeCondition(awaited);
-  }
-  pollfd news = {wake_condition.descriptor, POLLIN, 0};
-  if (wake_condition.most_ms > 0) poll(&news, 1, wake_condition.most_ms);
 }
 
 // Another thread may lead the lane by now: the wait looks again.
@@ -396,17 +380,16 @@ Status Messenger::Lead(Goal* goal, LaneLock* lane_lock) {
   return looked;
 }
 
-// As Lead(), until the first sleep.
-bool Messenger::RunDirect() {
-  DirectTransfers& direct = lane_.direct();
+// As Lead(), until the first sleep: most messages are over after a few looks.
+bool Messenger::PollBriefly(Batch* batch) {
   control::Backoff backoff(&spins_);
   int spins = 0;
-  while (direct.open() && !direct.stopped()) {
-    if (direct.Poll()) {
+  while (!HasEnded(batch)) {
+    if (led_.load(std::memory_order_relaxed)) return false;
+    if (Poll()) {
       spins = 0;
       backoff = control::Backoff(&spins_);
-    } else if (endpoint_->GroupFailed(control::kAnyStep) ||
-               lock_waiters_.load(std::memory_order_relaxed) > 0 ||
+    } else if (lock_waiters_.load(std::memory_order_relaxed) > 0 ||
                has_started_.load(std::memory_order_relaxed)) {
       return false;
     } else if (spins < spins_.looks()) {
@@ -416,14 +399,14 @@ bool Messenger::RunDirect() {
       return false;
     }
   }
-  return !direct.stopped();
+  return true;
 }
 
 // True if something has moved.
 bool Messenger::Nap(Goal* goal, LaneLock* lane_lock) {
   if (Reached(*goal)) return true;  // reached while this thread did not hold the lock
   if (!goal->noted && goal->batch != nullptr) {
-    endpoint_->SetPairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
+    endpoint_->SetPairCall(DescribeCall(goal->batch->list[goal->batch->first_open].transfer));
     goal->noted = true;
   }
   const Awaited awaited = FindAwaited();
@@ -435,10 +418,14 @@ bool Messenger::Nap(Goal* goal, LaneLock* lane_lock) {
     moved = TakeStarted() || Poll();
     return moved || Reached(*goal);
   };
-  if (awaited.unrung) {
-    SleepWithoutDoorbell(awaited, ready);
-  } else {
+  if (!awaited.unrung) {
     endpoint_->SleepUntilRung(control::kPairLane, ready);
+  } else if (!ready()) {
+    LaneLock again(lane_mutex_);
+    const control::WakeCondition wake_condition = PrepareWakeCondition(awaited);
+    again.unlock();
+    pollfd news = {wake_condition.descriptor, POLLIN, 0};
+    if (wake_condition.most_ms > 0) poll(&news, 1, wake_condition.most_ms);
   }
   lane_lock->lock();
   return moved;
@@ -476,7 +463,7 @@ void Messenger::FindLosses() {
     if (!lane_.WaitsFor(r)) continue;
     bool said = false;
     Status loss = endpoint_->FindDeparture(r, &said);
-    const Status cut = loss.ok() ? wire_->Loss(r) : Ok();
+    const Status cut = loss.ok() && !lane_.Rings(r) ? remote_->Loss(r) : Ok();
     if (!cut.ok()) {
       loss = Error(cut.code(), endpoint_->Who(r), " is lost: ", cut.message());
     }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,15 +19,17 @@ namespace collops {
 // Whether the peers and tags of a list are valid for a rank of `rank_size`.
 Status CheckTransfers(const char* name, const Transfer* list, int count, int rank_size);
 
-// The sends and receives of one call. Owned by the messenger, except `list` before the call and
-// after its end.
+// The sends and receives of one call. Owned by the messenger between Start() and its end.
 struct Batch {
+  void Set(const char* called, const Transfer* transfers, int count);
+
   const char* name = "";
-  std::vector<Transfer> list;
-  std::shared_ptr<const void> keep;     // kept alive as long as the batch
-  std::vector<TransferHandle> handles;  // set once the transfers are in the lane
-  size_t first_open = 0;                // all transfers before this one are done
-  Status outcome;                       // set once the batch has ended
+  std::vector<OpenTransfer> list;
+  std::shared_ptr<const void> keep;  // kept alive as long as the batch
+  bool used = false;                 // by a call of Run()
+  bool posted = false;               // to the lane
+  size_t first_open = 0;             // all transfers before this one are done
+  Status outcome;                    // set once the batch has ended
   std::atomic<bool> ended{false};
 };
 
@@ -37,8 +40,8 @@ struct Batch {
 // Wait() until the time-out, in Attend() until there is nothing to do.
 class Messenger {
  public:
-  // `wire` belongs to the backend, and must outlive the last call.
-  Messenger(control::Control* control, PairWire* wire);
+  // The wires belong to the backend, and must outlive the last call.
+  Messenger(control::Control* control, const PairWires& wires);
 
   // Posts all transfers, waits until all are over, and sets `source` of receives. Returns the first
   // error of one of them; an error other than a refusal ends the group.
@@ -82,11 +85,6 @@ class Messenger {
     bool noted = false;                // on the board, for the messages of other ranks
   };
 
-  // Moves the transfers that the lane has begun directly. True once all are over; false if the lane
-  // has to go on with them, or another thread wants it.
-  bool RunDirect();
-  // Runs a call that is, or is not, `begun` directly.
-  Status RunInLane(const char* name, Transfer* list, int count, bool begun, LaneLock* lane_lock);
   // Locks the lane, which a leading thread gives up when asked.
   LaneLock LockLane();
   void Yield(LaneLock* lane_lock);
@@ -98,6 +96,9 @@ class Messenger {
   // The started batches that have ended, to be released without the lane_lock.
   std::vector<std::shared_ptr<Batch>> TakeEnded();
   bool Poll();
+  // Moves messages until the batch has ended; false: a sleep is due, or another thread has or wants
+  // the lane.
+  bool PollBriefly(Batch* batch);
   bool HasEnded(Batch* batch);
   bool Reached(const Goal& goal);
   Status Await(Goal* goal, LaneLock* lane_lock);
@@ -124,18 +125,14 @@ class Messenger {
   Awaited FindAwaited() const;
   // Prepares one sleep that a doorbell does not end.
   control::WakeCondition PrepareWakeCondition(const Awaited& awaited);
-  // Such a sleep; the caller does not have the lane_lock.
-  template <typename Ready>
-  void SleepWithoutDoorbell(const Awaited& awaited, Ready&& ready);
 
   control::Control* control_;
   control::Endpoint* endpoint_;
-  PairWire* wire_;
+  PairWire* remote_;  // null: every peer rings this rank's doorbell
   std::function<void()> wake_;
   mutable std::mutex lane_mutex_;
   PairLane lane_;
-  Batch own_;  // the batch of Run(), reused for its memory
-  bool own_used_ = false;
+  std::list<Batch> of_calls_;  // of Run(), used again for their memory
   control::Spins spins_;
   std::atomic<bool> led_{false};      // a thread leads; changed under the lock
   bool attends_ = false;              // the leading thread is the one in Attend()

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "collops/core/deadline.h"
 #include "collops/core/dtype.h"
@@ -9,22 +10,28 @@
 
 namespace collops {
 
+// What sender and receiver of a message must agree on, and what else its head says, as it travels.
+struct MessageHead {
+  uint64_t digest = 0;
+  int64_t elements = 0;
+  int32_t tag = 0;
+  int16_t form = 0;   // how the body travels; the wire's own
+  int16_t dtype = 0;  // a DType
+  char type[24] = {};
+};
+static_assert(sizeof(MessageHead) == 48);
+
 // Where a wire has put the body of a message; a lane only hands it back to the wire.
 struct BodyPlace {
-  int32_t form = 0;
-  uint32_t window = 0;
   int64_t offset = 0;
   uint64_t mails = 0;
+  uint32_t window = 0;
 };
 
 // The head of a message, from its sender: its description, or the reason of a refusal.
 struct Envelope {
   uint64_t number = 0;  // per ordered pair of ranks, from 1
-  uint64_t digest = 0;
-  int64_t elements = 0;
-  int32_t tag = 0;
-  DType dtype = DType::kUndefined;
-  char type[24] = {};
+  MessageHead head;
   bool refusal = false;
   std::string reason;  // of the refusal
   BodyPlace place;
@@ -56,9 +63,9 @@ enum class BodyStep {
   kBroken,  // fault() says why
 };
 
-// How heads, verdicts and bodies reach another rank, or this rank itself. Nothing here waits.
-// Between two ranks, envelopes arrive in the order of posting, and so do verdicts. Used by one
-// lane: one thread at a time.
+// How heads, verdicts and bodies reach another rank, or this rank itself. Nothing here waits but
+// Flush(). Between two ranks, envelopes arrive in the order of posting, and so do verdicts. Used by
+// one lane: one thread at a time.
 class PairWire {
  public:
   PairWire() = default;
@@ -88,10 +95,8 @@ class PairWire {
   // Why a step was kBroken; names the peer.
   virtual Status fault() const = 0;
 
-  // Whether what is posted is there at once, so that a few looks will find the answer.
-  virtual bool IsDirect() const { return false; }
-
-  // The functions below are for a wire whose messages take a while and ring no doorbell.
+  // The functions below are for a wire whose messages take a while and ring no doorbell
+  // (PairWires::remote).
 
   // Called at the beginning of each round of the lane.
   virtual void Progress() {}
@@ -104,13 +109,29 @@ class PairWire {
   // Ok, or why nothing more can arrive from `peer`. It is said a moment late, because the group may
   // know more.
   virtual Status Loss(int /*peer*/) { return Ok(); }
-  // Whether what comes from `peer` rings this rank's doorbell.
-  virtual bool Rings(int /*peer*/) const { return true; }
   // A descriptor that is readable once something arrives from peers that do not ring; -1 if
   // something has arrived already. For one sleep.
   virtual int Arm() { return -1; }
   // The lane has ended: after this nothing reads or writes the memory of a transfer.
   virtual void Abandon() {}
+};
+
+// The wires of one rank. Owned by the backend.
+struct PairWires {
+  // The wire to a rank, and the rank's number there.
+  struct Route {
+    PairWire* wire = nullptr;
+    int peer = 0;
+  };
+
+  PairWires() = default;
+  // One wire to all ranks.
+  PairWires(PairWire* wire, int rank_size) {
+    for (int rank = 0; rank < rank_size; ++rank) routes.push_back({wire, rank});
+  }
+
+  std::vector<Route> routes;   // by rank
+  PairWire* remote = nullptr;  // the one wire that rings no doorbell; null: there is none
 };
 
 }  // namespace collops

@@ -122,14 +122,13 @@ class PartialSums {
   const LinearPlan& plan_;
   const LinearStrip strip_;
   FusedCall* call_;
-  CallWindow* window_;
   std::vector<Member> members_;
   std::vector<Piece> pieces_;
   bool located_ = false;
 };
 
 PartialSums::PartialSums(const LinearRun& run, FusedCall* call)
-    : plan_(run.plan), strip_(run), call_(call), window_(call->window()) {}
+    : plan_(run.plan), strip_(run), call_(call) {}
 
 Range PartialSums::OutputRows(size_t member) const {
   const LinearLayout& layout = plan_.layout;
@@ -147,8 +146,8 @@ Status PartialSums::Locate() {
   for (const int rank : layout.scatter.ranks) {
     const bool own = rank == layout.scatter.ranks[static_cast<size_t>(layout.scatter.index)];
     const std::vector<int64_t>& rows = own ? layout.gather.rows : call_->ReaderRows(rank);
-    const std::byte* tiles = window_->data();
-    if (!own) COLLOPS_RETURN_IF_ERROR(window_->PeerData(rank, &tiles));
+    const std::byte* tiles = call_->window();
+    if (!own) COLLOPS_RETURN_IF_ERROR(call_->PeerWindow(rank, &tiles));
     int64_t total = 0;
     for (const int64_t n : rows) total += std::min(n, layout.total_rows - total);
     COLLOPS_CHECK_ARG(rows.size() == layout.gather.rows.size() && total == layout.total_rows &&
@@ -187,7 +186,7 @@ bool PartialSums::CanTake(const Piece& piece) const {
   if (piece.next_strip == plan_.gemm.num_strips()) return false;
   for (size_t m = 0; m < members_.size(); ++m) {
     const int group = static_cast<int>(piece.groups[m]);
-    if (window_->Signalled(members_[m].rank, group) <= piece.next_strip) return false;
+    if (call_->Signalled(members_[m].rank, group) <= piece.next_strip) return false;
   }
   return true;
 }
@@ -243,12 +242,12 @@ void PartialSums::TellRead(size_t member, size_t group) const {
   for (const Piece& piece : pieces_) {
     if (piece.groups[member] == group) strips = std::min(strips, piece.next_strip);
   }
-  window_->Signal(ReadIndex(member, group), strips);
+  call_->Signal(ReadIndex(member, group), strips);
 }
 
 bool PartialSums::IsFree(size_t group, int64_t strip) const {
   const int64_t slots = plan_.memory.tile_slots;
-  if (strip < slots) return window_->IsFree();
+  if (strip < slots) return call_->WindowIsFree();
   const LinearLayout& layout = plan_.layout;
   const int64_t begin = layout.gather.begin[group];
   const int index = ReadIndex(static_cast<size_t>(layout.scatter.index), group);
@@ -256,7 +255,7 @@ bool PartialSums::IsFree(size_t group, int64_t strip) const {
     const Range theirs = OutputRows(m);
     const bool reads =
         std::max(theirs.begin, begin) < std::min(theirs.end, begin + layout.gather.rows[group]);
-    if (reads && window_->Signalled(layout.scatter.ranks[m], index) <= strip - slots) return false;
+    if (reads && call_->Signalled(layout.scatter.ranks[m], index) <= strip - slots) return false;
   }
   return true;
 }
@@ -268,7 +267,6 @@ class WindowsLinear {
   WindowsLinear(const LinearRun& run, FusedCall* call)
       : plan_(run.plan),
         call_(call),
-        window_(call->window()),
         rows_(run),
         strip_(run),
         next_strip_(rows_.groups().size(), 0),
@@ -399,13 +397,13 @@ class WindowsLinear {
     const float* tile = Tile(row, strip);
     if (!sums_) strip_.Store(&tile, 1, ld_, strip, row, group.rows);
     next_strip_[g] = strip + 1;
-    if (sums_) window_->Signal(static_cast<int>(g), next_strip_[g]);
+    if (sums_) call_->Signal(static_cast<int>(g), next_strip_[g]);
     if (traced_) TraceStrip(g, strip);
   }
 
   float* Tile(int64_t row, int64_t strip) const {
     if (!sums_) return tile_ + row * ld_;
-    return reinterpret_cast<float*>(window_->data()) + TileOffset(plan_, row, strip);
+    return reinterpret_cast<float*>(call_->window()) + TileOffset(plan_, row, strip);
   }
 
   void TraceStrip(size_t g, int64_t strip) const {
@@ -419,7 +417,6 @@ class WindowsLinear {
 
   const LinearPlan& plan_;
   FusedCall* call_;
-  CallWindow* window_;
   GatheredRows rows_;
   LinearStrip strip_;
   std::vector<int64_t> next_strip_;

@@ -35,15 +35,12 @@ Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* w
 void ShmCommunicator::Connected() {
   exchange_ = std::make_unique<Exchange>(&control(), windows_.get());
   fused_ = std::make_unique<ShmFusedCall>(exchange_.get(), windows_.get());
-  control::Endpoint* endpoint = &control().endpoint();
-  shared_windows_ =
-      std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mailbox());
-  wire_ = MakePairWire({&RingPairLane, endpoint});
+  wire_ = MakePairWire({&RingPairLane, &control().endpoint()});
 }
 
 std::unique_ptr<PairWire> ShmCommunicator::MakePairWire(const Doorbell& doorbell) {
-  return std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), doorbell,
-                                       shared_windows_.get());
+  return std::make_unique<ShmPairWire>(exchange_->layout().pairs(), &control().endpoint(), doorbell,
+                                       &exchange_->mailbox());
 }
 
 Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {

@@ -49,50 +49,19 @@ class MatrixCut {
   int64_t across_ = 0;
 };
 
-// The window of a fused call on shm, with its signals, some of which the backend uses. Its memory
-// is reused from call to call, and grows when a call needs more. Owned by the fused call; one
-// thread; waits for no one.
-class ShmCallWindow final : public CallWindow {
- public:
-  ShmCallWindow(Exchange* exchange, WindowTable* windows)
-      : exchange_(exchange), windows_(windows) {}
-
-  // Allocates memory for the next call, or for a later one; local.
-  Status Prepare(int64_t bytes);
-  Status Reserve(int64_t bytes);
-  // The id that the call announces; 0: the call has no window.
-  uint32_t id() const { return id_; }
-  // All ranks have begun the call that was prepared.
-  void AllBegun() { old_memory_.reset(); }
-
-  std::byte* data() const override;
-  Status PeerData(int rank, const std::byte** data) const override;
-  bool IsFree() const override { return exchange_->step().PreviousFinished(); }
-  void Signal(int index, int64_t count) override;
-  int64_t Signalled(int rank, int index) const override;
-
- private:
-  Exchange* exchange_;
-  WindowTable* windows_;
-  int64_t bytes_ = 0;
-  uint32_t id_ = 0;
-  std::shared_ptr<Window> memory_;
-  bool announced_ = false;              // a call has used memory_
-  std::shared_ptr<Window> old_memory_;  // peers may read it until they have begun this call
-};
-
 // A fused call on shm. An input in a window is read in place; another one goes through the stage in
-// the parts of a MatrixCut. Wait() and End() wait until the time-out. Owned by the communicator;
-// one thread.
+// the parts of a MatrixCut. The memory of the call's window is reused from call to call, and grows
+// when a call needs more; the backend uses some signals itself. Wait() and End() wait until the
+// time-out. Owned by the communicator; one thread.
 class ShmFusedCall : public FusedCall {
  public:
   ShmFusedCall(Exchange* exchange, WindowTable* windows)
-      : exchange_(exchange), endpoint_(&exchange->endpoint()), window_(exchange, windows) {}
+      : exchange_(exchange), endpoint_(&exchange->endpoint()), windows_(windows) {}
 
   // Allocates memory for the window; local. `spec` must live until the end of the call.
   Status Prepare(const FusedCallSpec& spec);
   // Between calls: a call with so large a window allocates nothing; local.
-  Status Reserve(int64_t tile_bytes) { return window_.Reserve(tile_bytes); }
+  Status Reserve(int64_t tile_bytes);
   // Announces the call.
   Status Begin();
   // Waits until every rank has arrived, and the own input has been read or staged.
@@ -106,7 +75,11 @@ class ShmFusedCall : public FusedCall {
   bool NextPart(size_t index, MatrixPart* part) override;
   void ReleasePart(size_t index) override;
   bool AllRead(size_t index) const override;
-  CallWindow* window() override { return &window_; }
+  std::byte* window() const override;
+  Status PeerWindow(int rank, const std::byte** data) const override;
+  bool WindowIsFree() const override { return exchange_->step().PreviousFinished(); }
+  void Signal(int index, int64_t count) override;
+  int64_t Signalled(int rank, int index) const override;
   Status Wait(const std::function<bool()>& ready) override;
 
  private:
@@ -124,6 +97,9 @@ class ShmFusedCall : public FusedCall {
   void PrepareSources();
   Status TakeRows(int rank);
   Status Locate(ReaderInput* input);
+  // Whether `holds` is true of the number of parts that each reader of this rank's input has read.
+  template <typename Holds>
+  bool AllReaders(Holds&& holds) const;
   bool CanStage() const;
   void StagePart();
   bool OwnInputTaken() const;
@@ -134,7 +110,7 @@ class ShmFusedCall : public FusedCall {
 
   Exchange* exchange_;
   control::Endpoint* endpoint_;
-  ShmCallWindow window_;
+  WindowTable* windows_;
   const FusedCallSpec* spec_ = nullptr;
   std::vector<ReaderInput> inputs_;
   std::vector<std::vector<int64_t>> reader_rows_;
@@ -143,6 +119,10 @@ class ShmFusedCall : public FusedCall {
   int64_t num_staged_ = 0;
   int64_t num_to_stage_ = 0;
   Deadline next_look_ = Deadline::After(0);
+  uint32_t window_id_ = 0;  // that the call announces; 0: it has no window
+  std::shared_ptr<Window> memory_;
+  bool announced_ = false;              // a call has used memory_
+  std::shared_ptr<Window> old_memory_;  // peers may read it until they have begun this call
 };
 
 // The ranks of one host: inputs lie in shared memory, where the peers read them. Created without
@@ -159,9 +139,9 @@ class ShmCommunicator : public BackendCommunicator {
   RankSet WindowPeers() const override { return windows_->peers(); }
   bool HasWindows() const override { return windows_->HasCallers(); }
 
-  // An end of the pair wires for a larger group, whose ranks on this host these are; then no
-  // messages may be sent over this communicator itself. `doorbell` rings the ranks of that group.
-  // Once connected; the wire must not outlive this object.
+  // This rank's end of the pair wires for a larger group, whose ranks on this host these are; then
+  // no messages may be sent over this communicator itself. `doorbell` rings the ranks of that
+  // group. Once connected; the wire must not outlive this object.
   std::unique_ptr<PairWire> MakePairWire(const Doorbell& doorbell);
 
   // For a call of a larger group: a later fused call with a window of so many bytes allocates
@@ -175,14 +155,13 @@ class ShmCommunicator : public BackendCommunicator {
   Status DoExchangeV(const ExchangeVCall& call) override;
   Status DoAllReduce(const AllReduceCall& call) override;
   Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body) override;
-  PairWire* pair_wire() override { return wire_.get(); }
+  PairWires pair_wires() override { return {wire_.get(), size()}; }
 
  private:
   const std::shared_ptr<WindowTable> windows_ = std::make_shared<WindowTable>(RankSet::All(size()));
   // Exist once first contact is complete.
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<ShmFusedCall> fused_;
-  std::unique_ptr<SharedWindows> shared_windows_;
   std::unique_ptr<PairWire> wire_;
 };
 

@@ -10,7 +10,7 @@ Exchange::Exchange(control::Control* control, WindowTable* windows)
       step_(&control->step()),
       windows_(windows),
       layout_(control->backend_memory(), endpoint_->size()),
-      mailbox_(endpoint_),
+      mailbox_(endpoint_, windows),
       peers_(static_cast<size_t>(endpoint_->size())) {
   endpoint_->PlaceHeads(layout_.heads());
   control->set_drain([this] { mailbox_.Drain(); });
@@ -55,8 +55,7 @@ Status Exchange::PlaceLong(const SharedInput& input, uint32_t tile_window, CallR
   mine->tile_window_id = tile_window;
   mine->staged_first = 0;
   for (const uint32_t id : {spot.id, tile_window}) {
-    if (windows_->HasUpdates(id))
-      COLLOPS_RETURN_IF_ERROR(mailbox_.Send(windows_, id, &step_->waiter()));
+    if (windows_->HasUpdates(id)) COLLOPS_RETURN_IF_ERROR(mailbox_.Send(id, &step_->waiter()));
   }
   mine->mails = mailbox_.sent();
   return Ok();
@@ -174,8 +173,9 @@ bool StageWriter::CanWrite() const {
   bool room = true;
   ForEachReader([&](int r) {
     const SegmentLayout& layout = exchange_->layout();
-    const uint64_t unread =
-        NumUnread(layout.produced(exchange_->rank(), r), layout.consumed(exchange_->rank(), r));
+    const uint64_t written =
+        layout.produced(exchange_->rank(), r).count.load(std::memory_order_relaxed);
+    const uint64_t unread = UnreadForSender(written, layout.consumed(exchange_->rank(), r).count);
     room = room && unread < static_cast<uint64_t>(shape_.num_slots());
   });
   return room;
@@ -183,7 +183,7 @@ bool StageWriter::CanWrite() const {
 
 void StageWriter::WriteChunk() {
   const int64_t begin = written_ * shape_.chunk_bytes;
-  const int64_t slot = SlotOf(written_, shape_.num_slots());
+  const int64_t slot = written_ % shape_.num_slots();
   exchange_->peer_copy().Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
                               std::min(shape_.chunk_bytes, bytes_ - begin));
   CountChunk();
@@ -192,7 +192,8 @@ void StageWriter::WriteChunk() {
 void StageWriter::CountChunk() {
   ++written_;
   ForEachReader([&](int r) {
-    CountWritten(&exchange_->layout().produced(exchange_->rank(), r));
+    std::atomic<uint64_t>& produced = exchange_->layout().produced(exchange_->rank(), r).count;
+    Publish(&produced, produced.load(std::memory_order_relaxed) + 1);
     exchange_->endpoint().Ring(r);
   });
 }
@@ -204,22 +205,29 @@ StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int wri
       writer_(writer),
       bytes_(bytes),
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
-      base_(exchange->layout().consumed(writer, exchange->rank()).Own()),
+      base_(exchange->layout()
+                .consumed(writer, exchange->rank())
+                .count.load(std::memory_order_relaxed)),
       known_(exchange->HasStagedFirst(writer) ? 1 : 0) {}
 
 bool StageReader::CanRead() const {
   if (Done()) return false;
   if (read_ < known_) return true;
-  return HasChunk(exchange_->layout().produced(writer_, exchange_->rank()), base_, read_);
+  // Below 0 if the chunk that was staged first has been read before it was counted.
+  const auto unread = static_cast<int64_t>(
+      UnreadForReceiver(exchange_->layout().produced(writer_, exchange_->rank()).count,
+                        base_ + static_cast<uint64_t>(read_)));
+  return unread > 0;
 }
 
 const std::byte* StageReader::Chunk() const {
-  return lane_ + SlotOf(read_, shape_.num_slots()) * shape_.chunk_bytes;
+  return lane_ + read_ % shape_.num_slots() * shape_.chunk_bytes;
 }
 
 void StageReader::Release() {
   ++read_;
-  CountRead(&exchange_->layout().consumed(writer_, exchange_->rank()), base_, read_);
+  Publish(&exchange_->layout().consumed(writer_, exchange_->rank()).count,
+          base_ + static_cast<uint64_t>(read_));
   exchange_->endpoint().Ring(writer_);
 }
 

@@ -24,56 +24,6 @@ int64_t Roomy(int64_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-}  // namespace
-
-Status ShmCallWindow::Reserve(int64_t bytes) {
-  if (bytes == 0 || (memory_ != nullptr && memory_->bytes() >= bytes)) return Ok();
-  std::shared_ptr<Window> larger;
-  COLLOPS_RETURN_IF_ERROR(windows_->Allocate(Roomy(bytes), &larger));
-  if (announced_) old_memory_ = std::move(memory_);
-  announced_ = false;
-  memory_ = std::move(larger);
-  return Ok();
-}
-
-Status ShmCallWindow::Prepare(int64_t bytes) {
-  bytes_ = bytes;
-  id_ = 0;
-  if (bytes == 0) return Ok();
-  COLLOPS_RETURN_IF_ERROR(Reserve(bytes));
-  announced_ = true;
-  WindowSpot spot;
-  if (windows_->Find(memory_->data(), bytes, &spot)) id_ = spot.id;
-  return Ok();
-}
-
-std::byte* ShmCallWindow::data() const {
-  return bytes_ == 0 ? nullptr : static_cast<std::byte*>(memory_->data());
-}
-
-Status ShmCallWindow::PeerData(int rank, const std::byte** data) const {
-  *data = nullptr;
-  if (bytes_ == 0) return Ok();
-  return exchange_->PeerTiles(rank, bytes_, data);
-}
-
-void ShmCallWindow::Signal(int index, int64_t count) {
-  FusedSignal& signal = exchange_->layout().fused_signal(exchange_->rank(), index);
-  const uint64_t step = exchange_->step().number();
-  signal.value.store((step << kCountBits) + static_cast<uint64_t>(count),
-                     std::memory_order_release);
-  exchange_->endpoint().RingAll();
-}
-
-int64_t ShmCallWindow::Signalled(int rank, int index) const {
-  const FusedSignal& signal = exchange_->layout().fused_signal(rank, index);
-  const uint64_t value = signal.value.load(std::memory_order_acquire);
-  if (value >> kCountBits != StepBits(exchange_->step().number())) return 0;
-  return static_cast<int64_t>(value & ((uint64_t{1} << kCountBits) - 1));
-}
-
-namespace {
-
 constexpr int64_t kSlots = kStageBytes / MatrixCut::kPartBytes;
 constexpr double kLookS = 0.1;
 
@@ -89,9 +39,49 @@ bool SameTotal(const std::vector<int64_t>& rows, const std::vector<int64_t>& own
 
 }  // namespace
 
+Status ShmFusedCall::Reserve(int64_t tile_bytes) {
+  if (tile_bytes == 0 || (memory_ != nullptr && memory_->bytes() >= tile_bytes)) return Ok();
+  std::shared_ptr<Window> larger;
+  COLLOPS_RETURN_IF_ERROR(windows_->Allocate(Roomy(tile_bytes), &larger));
+  if (announced_) old_memory_ = std::move(memory_);
+  announced_ = false;
+  memory_ = std::move(larger);
+  return Ok();
+}
+
 Status ShmFusedCall::Prepare(const FusedCallSpec& spec) {
   spec_ = &spec;
-  return window_.Prepare(spec.tile_bytes);
+  window_id_ = 0;
+  if (spec.tile_bytes == 0) return Ok();
+  COLLOPS_RETURN_IF_ERROR(Reserve(spec.tile_bytes));
+  announced_ = true;
+  WindowSpot spot;
+  if (windows_->Find(memory_->data(), spec.tile_bytes, &spot)) window_id_ = spot.id;
+  return Ok();
+}
+
+std::byte* ShmFusedCall::window() const {
+  return spec_->tile_bytes == 0 ? nullptr : static_cast<std::byte*>(memory_->data());
+}
+
+Status ShmFusedCall::PeerWindow(int rank, const std::byte** data) const {
+  *data = nullptr;
+  return spec_->tile_bytes == 0 ? Ok() : exchange_->PeerTiles(rank, spec_->tile_bytes, data);
+}
+
+void ShmFusedCall::Signal(int index, int64_t count) {
+  FusedSignal& signal = exchange_->layout().fused_signal(endpoint_->rank(), index);
+  const uint64_t step = exchange_->step().number();
+  signal.value.store((step << kCountBits) + static_cast<uint64_t>(count),
+                     std::memory_order_release);
+  endpoint_->RingAll();
+}
+
+int64_t ShmFusedCall::Signalled(int rank, int index) const {
+  const FusedSignal& signal = exchange_->layout().fused_signal(rank, index);
+  const uint64_t value = signal.value.load(std::memory_order_acquire);
+  if (value >> kCountBits != StepBits(exchange_->step().number())) return 0;
+  return static_cast<int64_t>(value & ((uint64_t{1} << kCountBits) - 1));
 }
 
 Status ShmFusedCall::Begin() {
@@ -107,7 +97,7 @@ Status ShmFusedCall::Begin() {
       own_cut_ = own.cut;
     }
   }
-  COLLOPS_RETURN_IF_ERROR(exchange_->Start(*spec_->agreement, input, window_.id()));
+  COLLOPS_RETURN_IF_ERROR(exchange_->Start(*spec_->agreement, input, window_id_));
   exchange_->step().waiter().RestartDeadline();  // the call computes now, and after each wait
   num_staged_ = 0;
   num_to_stage_ = exchange_->own_place() == InputPlace::kStage ? own_cut_.num_parts() : 0;
@@ -179,7 +169,7 @@ bool ShmFusedCall::NextPart(size_t index, MatrixPart* part) {
     *part = {input.data, spec_->row_bytes, 0, input.rows, 0, spec_->row_bytes};
     return true;
   }
-  if (window_.Signalled(input.rank, ProducedIndex()) <= input.num_read) return false;
+  if (Signalled(input.rank, ProducedIndex()) <= input.num_read) return false;
   *part = input.cut.Part(input.num_read);
   part->ld_bytes = part->end - part->begin;
   part->data =
@@ -190,7 +180,7 @@ bool ShmFusedCall::NextPart(size_t index, MatrixPart* part) {
 void ShmFusedCall::ReleasePart(size_t index) {
   ReaderInput& input = inputs_[index];
   ++input.num_read;
-  if (input.rank != endpoint_->rank()) window_.Signal(ConsumedIndex(input.rank), input.num_read);
+  if (input.rank != endpoint_->rank()) Signal(ConsumedIndex(input.rank), input.num_read);
 }
 
 bool ShmFusedCall::AllRead(size_t index) const {
@@ -198,12 +188,17 @@ bool ShmFusedCall::AllRead(size_t index) const {
   return input.located && input.num_read == input.num_parts;
 }
 
-bool ShmFusedCall::CanStage() const {
-  if (num_staged_ == num_to_stage_ || !window_.IsFree()) return false;
+template <typename Holds>
+bool ShmFusedCall::AllReaders(Holds&& holds) const {
   return std::all_of(spec_->readers->begin(), spec_->readers->end(), [&](int reader) {
     return reader == endpoint_->rank() ||
-           window_.Signalled(reader, ConsumedIndex(endpoint_->rank())) + kSlots > num_staged_;
+           holds(Signalled(reader, ConsumedIndex(endpoint_->rank())));
   });
+}
+
+bool ShmFusedCall::CanStage() const {
+  if (num_staged_ == num_to_stage_ || !WindowIsFree()) return false;
+  return AllReaders([&](int64_t num_read) { return num_read + kSlots > num_staged_; });
 }
 
 void ShmFusedCall::StagePart() {
@@ -220,7 +215,7 @@ void ShmFusedCall::StagePart() {
       kernels::Copy(slot + row * width, input + row * spec_->row_bytes, width);
     }
   }
-  window_.Signal(ProducedIndex(), ++num_staged_);
+  Signal(ProducedIndex(), ++num_staged_);
 }
 
 Status ShmFusedCall::Wait(const std::function<bool()>& ready) {
@@ -237,10 +232,7 @@ Status ShmFusedCall::Wait(const std::function<bool()>& ready) {
 bool ShmFusedCall::OwnInputTaken() const {
   if (exchange_->own_place() == InputPlace::kCallRecord) return true;
   if (exchange_->own_place() == InputPlace::kStage) return num_staged_ == num_to_stage_;
-  return std::all_of(spec_->readers->begin(), spec_->readers->end(), [&](int reader) {
-    return reader == endpoint_->rank() ||
-           window_.Signalled(reader, ConsumedIndex(endpoint_->rank())) > 0;
-  });
+  return AllReaders([](int64_t num_read) { return num_read > 0; });
 }
 
 Status ShmFusedCall::End() {
@@ -250,7 +242,7 @@ Status ShmFusedCall::End() {
   }));
   // The peers that read this rank's input in place have signalled that they are done.
   COLLOPS_RETURN_IF_ERROR(exchange_->step().End());
-  window_.AllBegun();
+  old_memory_.reset();  // all ranks have begun this call
   return Ok();
 }
 

@@ -27,25 +27,16 @@ class OutputBlocks {
     return StageShape::OneLane().ForSkew(largest * element_bytes_, all_bytes_);
   }
   int64_t bytes(int rank) const { return call_.recv_counts[rank] * element_bytes_; }
-  std::byte* output(int rank) const { return At(call_.rdispls[rank]); }
+  std::byte* output(int rank) const {
+    return static_cast<std::byte*>(call_.output) + call_.rdispls[rank] * element_bytes_;
+  }
 
   // Copies bytes of a rank's block, from `begin` on, to their place in the output.
   void Fill(int rank, int64_t begin, const void* source, int64_t num_bytes) const {
     kernels::Copy(output(rank) + begin, source, num_bytes, all_bytes_);
   }
 
-  void ZeroGaps() const {
-    for (int64_t i = 0; i < call_.num_gaps; ++i) {
-      const Range& gap = call_.gaps[i];
-      kernels::Zero(At(gap.begin), (gap.end - gap.begin) * element_bytes_);
-    }
-  }
-
  private:
-  std::byte* At(int64_t element) const {
-    return static_cast<std::byte*>(call_.output) + element * element_bytes_;
-  }
-
   const AllGatherVCall& call_;
   int64_t element_bytes_;
   int64_t all_bytes_;
@@ -148,11 +139,7 @@ Status SliceExchange::Begin() {
 
 void SliceExchange::TakeOwn() const {
   kernels::Copy(Block(rank_), Slice(rank_), Received(rank_), all_bytes_);
-  for (int64_t i = 0; i < call_.num_gaps; ++i) {
-    const Range& gap = call_.gaps[i];
-    kernels::Zero(static_cast<std::byte*>(call_.output) + gap.begin * element_bytes_,
-                  (gap.end - gap.begin) * element_bytes_);
-  }
+  ZeroGaps(call_);
 }
 
 Status SliceExchange::TakePeers() {
@@ -209,7 +196,7 @@ Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
   if (exchange->own_place() == InputPlace::kStage) {
     writers.emplace_back(exchange, shape, 0, call.x, input.bytes, 0, size);
   }
-  blocks.ZeroGaps();
+  ZeroGaps(call);
   // The own block first, while the peers' signals are on their way; a staged one with its chunks,
   // so that it is read from memory once.
   const bool copies_own = call.x != blocks.output(rank);

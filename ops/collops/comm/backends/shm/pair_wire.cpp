@@ -108,13 +108,14 @@ int64_t RingOffset(uint64_t chunk) {
 
 }  // namespace
 
-ShmPairWire::ShmPairWire(std::byte* base, int rank, int size, Doorbell doorbell,
-                         SharedWindows* windows)
-    : layout_(base, size),
-      rank_(rank),
+ShmPairWire::ShmPairWire(std::byte* base, control::Endpoint* endpoint, Doorbell doorbell,
+                         WindowMailbox* mailbox)
+    : layout_(base, endpoint->size()),
+      endpoint_(endpoint),
+      rank_(endpoint->rank()),
       doorbell_(doorbell),
-      windows_(windows),
-      peers_(static_cast<size_t>(size)) {}
+      mailbox_(mailbox),
+      peers_(static_cast<size_t>(endpoint->size())) {}
 
 WireStep ShmPairWire::Broken(int rank, const std::string& what) {
   fault_ = Error(ERROR_PEER_LOST, "Send and Recv: rank ", rank, " wrote invalid data: ", what);
@@ -131,26 +132,23 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
   }
   EnvelopeSlot& slot = layout_.envelope(rank_, rank, envelope.number);
   BodyPlace place;
+  int16_t form = kInline;
   if (envelope.refusal) {
     layout_.WriteText(rank_, ++texts_, envelope.reason);
-    place.form = kRefusal;
+    form = kRefusal;
     place.offset = static_cast<int64_t>(texts_);
   } else if (bytes > std::min(layout_.inline_bytes(), kMostCopiedWindow)) {
-    const WireStep step = Place(data, bytes, &place);
+    const WireStep step = Place(data, bytes, &form, &place);
     if (step != WireStep::kDone) return step;
   }
-  if (place.form == kInline) {
+  if (form == kInline) {
     peer_copy_.Copy(PairLayout::Inline(&slot), data, bytes);
   } else {
     std::memcpy(PairLayout::Inline(&slot), &place, sizeof(place));
   }
-  slot.digest = envelope.digest;
-  slot.elements = envelope.elements;
   slot.verdicts_read = to.verdicts_read;
-  slot.tag = envelope.tag;
-  slot.form = static_cast<int16_t>(place.form);
-  slot.dtype = static_cast<int16_t>(envelope.dtype);
-  std::memcpy(slot.type, envelope.type, sizeof(slot.type));
+  slot.head = envelope.head;
+  slot.head.form = form;
   to.posted = envelope.number;
   Publish(&slot.number, envelope.number);
   doorbell_.Ring(rank);
@@ -158,17 +156,41 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
 }
 
 // Where a body lies that is too long for its envelope, or long enough to be read in a window.
-WireStep ShmPairWire::Place(const void* data, int64_t bytes, BodyPlace* place) {
-  place->form = bytes > layout_.inline_bytes() ? kRing : kInline;
+WireStep ShmPairWire::Place(const void* data, int64_t bytes, int16_t* form, BodyPlace* place) {
+  *form = bytes > layout_.inline_bytes() ? kRing : kInline;
   WindowSpot spot;
-  if (!windows_->table().Find(data, bytes, &spot)) return WireStep::kDone;
+  if (!mailbox_->table().Find(data, bytes, &spot)) return WireStep::kDone;
+  *form = kWindow;
   place->window = spot.id;
   place->offset = spot.offset;
-  bool told = false;
-  fault_ = windows_->Announce(place->window, &told, &place->mails);
+  return Announce(spot.id, &place->mails);
+}
+
+// If the window was announced before, its mail is an earlier one, which peers read first.
+WireStep ShmPairWire::Announce(uint32_t id, uint64_t* mails) {
+  bool sent = false;
+  fault_ = mailbox_->TrySend(id, &sent);
+  *mails = mailbox_->sent();
   if (!fault_.ok()) return WireStep::kBroken;
-  place->form = kWindow;
-  return told ? WireStep::kDone : WireStep::kNone;
+  return sent ? WireStep::kDone : WireStep::kNone;
+}
+
+Status ShmPairWire::Locate(int rank, const WindowSpot& spot, int64_t bytes, uint64_t mails,
+                           const std::byte** data) {
+  *data = nullptr;
+  const bool own = rank == rank_;
+  if (!own && mailbox_->received(rank) < mails) mailbox_->Drain();
+  if (!own && mailbox_->received(rank) < mails) return Ok();
+  if (own) {
+    *data = mailbox_->table().Address(spot, bytes);
+  } else {
+    located_ = mailbox_->Find(rank, spot.id);
+    *data = WindowMailbox::Range(located_, spot.offset, bytes);
+  }
+  if (*data != nullptr) return Ok();
+  if (!own) COLLOPS_RETURN_IF_ERROR(mailbox_->WhyNotMapped(rank, spot.id));
+  return Error(ERROR_PEER_LOST, "Send and Recv: ", endpoint_->Who(rank), " announced ", bytes,
+               " bytes in window ", spot.id, " at ", spot.offset, ", which it has not shared");
 }
 
 WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
@@ -183,7 +205,8 @@ WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
   verdict->number = slot.number;
   verdict->kind = static_cast<Verdict::Kind>(stamp & 3);
   const uint64_t text = slot.text;
-  verdict->text = text == 0 ? "" : layout_.ReadText(rank, text);
+  verdict->text.clear();
+  if (text != 0) verdict->text = layout_.ReadText(rank, text);
   to.verdicts_read = next;
   Publish(&layout_.sender_line(rank_, rank).verdicts_read, next);
   return WireStep::kDone;
@@ -191,20 +214,21 @@ WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
 
 // The ring of this pair, allocated and announced at its first use.
 WireStep ShmPairWire::MakeRing(int rank, Peer* to) {
-  if (to->ring.window == nullptr) {
-    fault_ = windows_->table().Allocate(kPairRingBytes, &to->ring.window);
+  if (to->ring == nullptr) {
+    fault_ = mailbox_->table().Allocate(kPairRingBytes, &to->ring);
     if (!fault_.ok()) return WireStep::kBroken;
     WindowSpot spot;  // found: it has just been made
-    static_cast<void>(windows_->table().Find(to->ring.window->data(), kPairRingBytes, &spot));
-    to->ring.id = spot.id;
+    static_cast<void>(mailbox_->table().Find(to->ring->data(), kPairRingBytes, &spot));
+    to->ring_id = spot.id;
   }
   uint64_t mails = 0;
-  fault_ = windows_->Announce(to->ring.id, &to->ring_told, &mails);
-  if (!fault_.ok()) return WireStep::kBroken;
+  const WireStep told = Announce(to->ring_id, &mails);
+  if (told == WireStep::kBroken) return told;
   SenderLine& line = layout_.sender_line(rank_, rank);
   WritePlace(&line.ring_mails, mails);
-  WritePlace(&line.ring_window, to->ring.id);
-  return to->ring_told ? WireStep::kDone : WireStep::kNone;
+  WritePlace(&line.ring_window, to->ring_id);
+  to->ring_told = told == WireStep::kDone;
+  return told;
 }
 
 WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_t* sent) {
@@ -215,7 +239,7 @@ WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_
   }
   const ReceiverLine& theirs = layout_.receiver_line(rank_, rank);
   const int64_t chunk_bytes = ChunkBytes(bytes);
-  auto* const ring = static_cast<std::byte*>(to.ring.window->data());
+  auto* const ring = static_cast<std::byte*>(to.ring->data());
   const uint64_t before = to.chunks_written;
   for (int i = 0; i < kPairChunks && *sent < bytes; ++i) {
     const uint64_t unread = UnreadForSender(to.chunks_written, theirs.chunks_read);
@@ -242,15 +266,10 @@ WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
   }
   const uint64_t verdicts_seen = slot.verdicts_read;
   envelope->number = next;
-  envelope->digest = slot.digest;
-  envelope->elements = slot.elements;
-  envelope->tag = slot.tag;
-  envelope->dtype = static_cast<DType>(slot.dtype);
-  std::memcpy(envelope->type, slot.type, sizeof(envelope->type));
+  envelope->head = slot.head;
   envelope->place = {};
-  const int16_t form = slot.form;
+  const int16_t form = envelope->head.form;
   if (form != kInline) std::memcpy(&envelope->place, PairLayout::Inline(&slot), sizeof(BodyPlace));
-  envelope->place.form = form;
   envelope->refusal = form == kRefusal;
   if (envelope->refusal) {
     envelope->reason = layout_.ReadText(rank, static_cast<uint64_t>(envelope->place.offset));
@@ -265,7 +284,7 @@ WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
 BodyStep ShmPairWire::TakeBody(int rank, const Envelope& envelope, void* data, int64_t bytes,
                                int64_t* taken) {
   Peer& from = peer(rank);
-  switch (envelope.place.form) {
+  switch (envelope.head.form) {
     case kInline:
       if (bytes > layout_.inline_bytes()) break;
       if (!from.slots.Holds(envelope.number)) return BodyStep::kAsk;
@@ -280,7 +299,7 @@ BodyStep ShmPairWire::TakeBody(int rank, const Envelope& envelope, void* data, i
     default:
       break;
   }
-  Broken(rank, Concat("a body of ", bytes, " bytes in form ", envelope.place.form));
+  Broken(rank, Concat("a body of ", bytes, " bytes in form ", envelope.head.form));
   return BodyStep::kBroken;
 }
 
@@ -292,8 +311,7 @@ BodyStep ShmPairWire::TakeWindow(int rank, const BodyPlace& place, void* data, i
   }
   const int64_t piece = std::min(kPieceBytes, bytes - *taken);
   const std::byte* source = nullptr;
-  fault_ =
-      windows_->Locate(rank, {place.window, place.offset + *taken}, piece, place.mails, &source);
+  fault_ = Locate(rank, {place.window, place.offset + *taken}, piece, place.mails, &source);
   if (!fault_.ok()) return BodyStep::kBroken;
   if (source == nullptr) return BodyStep::kPart;
   kernels::Copy(static_cast<std::byte*>(data) + *taken, source, piece, bytes);
@@ -303,7 +321,7 @@ BodyStep ShmPairWire::TakeWindow(int rank, const BodyPlace& place, void* data, i
 
 void ShmPairWire::DropBody(int rank, const Envelope& envelope) {
   Peer& from = peer(rank);
-  if (envelope.place.form == kInline && envelope.number > from.slots.released) {
+  if (envelope.head.form == kInline && envelope.number > from.slots.released) {
     from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
   }
 }
@@ -345,8 +363,8 @@ WireStep ShmPairWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rec
   if (unread > kPairChunks) return Broken(rank, Concat(unread, " chunks unread of a ring"));
   if (unread == 0) return WireStep::kNone;
   const std::byte* ring = nullptr;
-  fault_ = windows_->Locate(rank, {ReadPlace(theirs.ring_window), 0}, kPairRingBytes,
-                            ReadPlace(theirs.ring_mails), &ring);
+  fault_ = Locate(rank, {ReadPlace(theirs.ring_window), 0}, kPairRingBytes,
+                  ReadPlace(theirs.ring_mails), &ring);
   if (!fault_.ok()) return WireStep::kBroken;
   if (ring == nullptr) return WireStep::kNone;
   for (uint64_t i = 0; i < unread && *received < bytes; ++i) {

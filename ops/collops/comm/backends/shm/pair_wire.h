@@ -11,9 +11,9 @@
 #include "collops/comm/pairs/pair_wire.h"
 #include "collops/core/fence.h"
 
-// The words by which the two ends of a pair wire tell each other how far they are, with the order
-// of each access. The functions are templates over the memory: tests/cpp/signals explores them in
-// a model of weakly ordered memory.
+// The words by which the two ends of a pair wire, or of a stage, tell each other how far they are,
+// with the order of each access. The functions are templates over the memory: tests/cpp/signals
+// explores them in a model of weakly ordered memory.
 //
 // Envelopes go from the sender to the receiver, verdicts back. The items of each kind are counted
 // from 1, and item n lies in slot n % slots.
@@ -138,13 +138,8 @@ constexpr size_t kPairTextWords = 127;  // words of 8 bytes per text
 // What the sender writes of one message: its envelope, then the body or the body's place.
 struct EnvelopeSlot {
   std::atomic<uint64_t> number;  // released last
-  uint64_t digest;
-  int64_t elements;
   uint64_t verdicts_read;
-  int32_t tag;
-  int16_t form;
-  int16_t dtype;
-  char type[24];
+  MessageHead head;
 };
 static_assert(sizeof(EnvelopeSlot) == 64);
 
@@ -209,12 +204,6 @@ class PairLayout {
   int64_t pair_bytes_;
 };
 
-// The window that holds the ring of an ordered pair of ranks.
-struct PairRing {
-  std::shared_ptr<Window> window;
-  uint32_t id = 0;
-};
-
 // Wakes a peer that sleeps in its pair lane.
 struct Doorbell {
   void (*ring)(void* context, int peer) = nullptr;
@@ -236,7 +225,8 @@ class ShmPairWire : public PairWire {
   static int64_t Bytes(int rank_size) { return PairLayout::Bytes(rank_size); }
 
   // `base`: Bytes(size) bytes that all ranks share, aligned to 128, zeroed.
-  ShmPairWire(std::byte* base, int rank, int size, Doorbell doorbell, SharedWindows* windows);
+  ShmPairWire(std::byte* base, control::Endpoint* endpoint, Doorbell doorbell,
+              WindowMailbox* mailbox);
 
   WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
                         int64_t bytes) override;
@@ -251,7 +241,6 @@ class ShmPairWire : public PairWire {
   WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) override;
 
   Status fault() const override { return fault_; }
-  bool IsDirect() const override { return true; }
 
  private:
   // State for one peer: first as its sender, then as its receiver.
@@ -260,7 +249,8 @@ class ShmPairWire : public PairWire {
     uint64_t free_up_to = 0;     // of these, how many slots are free again, as last read
     uint64_t verdicts_read = 0;  // of the peer's verdicts
     uint64_t chunks_written = 0;
-    PairRing ring;
+    std::shared_ptr<Window> ring;  // of chunks to the peer
+    uint32_t ring_id = 0;
     bool ring_told = false;
 
     SlotsRead<kPairSlots> slots;  // of the peer's envelopes
@@ -269,7 +259,14 @@ class ShmPairWire : public PairWire {
     uint64_t chunks_read = 0;
   };
 
-  WireStep Place(const void* data, int64_t bytes, BodyPlace* place);
+  WireStep Place(const void* data, int64_t bytes, int16_t* form, BodyPlace* place);
+  // Sends a window of this rank to the peers, unless they have it. *mails: how many mails of this
+  // rank a peer must have read to use it.
+  WireStep Announce(uint32_t id, uint64_t* mails);
+  // The address of a range of a peer's window, or of this rank's; null until so many mails of the
+  // peer's have arrived. All numbers come from the peer; a range outside the window is an error.
+  Status Locate(int rank, const WindowSpot& spot, int64_t bytes, uint64_t mails,
+                const std::byte** data);
   bool NoteVerdictsSeen(int rank, Peer* peer, uint64_t count);
   WireStep MakeRing(int rank, Peer* peer);
   BodyStep TakeWindow(int rank, const BodyPlace& place, void* data, int64_t bytes, int64_t* taken);
@@ -278,9 +275,13 @@ class ShmPairWire : public PairWire {
   Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
   PairLayout layout_;
-  int rank_;
+  control::Endpoint* endpoint_;
+  const int rank_;
   Doorbell doorbell_;
-  SharedWindows* windows_;
+  WindowMailbox* mailbox_;
+  // The window that was located last: it is mapped while the wire copies from it, although the
+  // group lane may read the mail that the peer has freed it.
+  control::Segment located_;
   std::vector<Peer> peers_;
   PeerCopy peer_copy_;
   uint64_t texts_ = 0;  // written by this rank

@@ -104,14 +104,15 @@ void WindowTable::Remove(uint32_t id) {
   entries_.erase(entry);
 }
 
-WindowMailbox::WindowMailbox(control::Endpoint* endpoint)
+WindowMailbox::WindowMailbox(control::Endpoint* endpoint, WindowTable* table)
     : endpoint_(endpoint),
+      table_(table),
       received_(std::make_unique<std::atomic<uint64_t>[]>(static_cast<size_t>(endpoint->size()))),
       mapped_(static_cast<size_t>(endpoint->size())) {}
 
-Status WindowMailbox::Send(WindowTable* table, uint32_t window_id, control::Waiter* waiter) {
+Status WindowMailbox::Send(uint32_t window_id, control::Waiter* waiter) {
   bool sent = false;
-  Status status = TrySend(table, window_id, &sent);
+  Status status = TrySend(window_id, &sent);
   if (sent || !status.ok()) return status;
   COLLOPS_RETURN_IF_ERROR(waiter->Until([&] {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -121,9 +122,9 @@ Status WindowMailbox::Send(WindowTable* table, uint32_t window_id, control::Wait
   return status;
 }
 
-Status WindowMailbox::TrySend(WindowTable* table, uint32_t window_id, bool* sent) {
+Status WindowMailbox::TrySend(uint32_t window_id, bool* sent) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const WindowTable::Updates updates = table->TakeUpdates(window_id);
+  const WindowTable::Updates updates = table_->TakeUpdates(window_id);
   Mail mail;
   mail.rank = endpoint_->rank();
   for (const uint32_t id : updates.retired) {
@@ -235,31 +236,6 @@ Status WindowMailbox::WhyNotMapped(int rank, uint32_t window_id) const {
   if (found == windows.end() || found->second.status.ok()) return Ok();
   const Status& status = found->second.status;
   return Error(status.code(), "the window of ", endpoint_->Who(rank), ": ", status.message());
-}
-
-// If the window was announced before, its mail is an earlier one, which peers read first.
-Status SharedWindows::Announce(uint32_t id, bool* told, uint64_t* mails) {
-  COLLOPS_RETURN_IF_ERROR(mailbox_->TrySend(table_, id, told));
-  *mails = mailbox_->sent();
-  return Ok();
-}
-
-Status SharedWindows::Locate(int peer, const WindowSpot& spot, int64_t bytes, uint64_t mails,
-                             const std::byte** data) {
-  *data = nullptr;
-  const bool own = peer == endpoint_->rank();
-  if (!own && mailbox_->received(peer) < mails) mailbox_->Drain();
-  if (!own && mailbox_->received(peer) < mails) return Ok();
-  if (own) {
-    *data = table_->Address(spot, bytes);
-  } else {
-    located_ = mailbox_->Find(peer, spot.id);
-    *data = WindowMailbox::Range(located_, spot.offset, bytes);
-  }
-  if (*data != nullptr) return Ok();
-  if (!own) COLLOPS_RETURN_IF_ERROR(mailbox_->WhyNotMapped(peer, spot.id));
-  return Error(ERROR_PEER_LOST, "Send and Recv: ", endpoint_->Who(peer), " announced ", bytes,
-               " bytes in window ", spot.id, " at ", spot.offset, ", which it has not shared");
 }
 
 }  // namespace collops::shm

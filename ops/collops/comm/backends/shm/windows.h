@@ -88,12 +88,15 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
 // the two counts. Waits in Send() and Expect() only, without the mutex.
 class WindowMailbox {
  public:
-  explicit WindowMailbox(control::Endpoint* endpoint);
+  // `table`: this rank's windows.
+  WindowMailbox(control::Endpoint* endpoint, WindowTable* table);
 
-  // Sends what the peers do not know of `table`; waits only while a peer's mailbox is full.
-  Status Send(WindowTable* table, uint32_t window_id, control::Waiter* waiter);
+  WindowTable& table() { return *table_; }
+  // Sends what the peers do not know and must know to use a window of this rank (0: none); waits
+  // only while a peer's mailbox is full.
+  Status Send(uint32_t window_id, control::Waiter* waiter);
   // As Send() without waiting: `sent` is false if a mailbox is full; call again.
-  Status TrySend(WindowTable* table, uint32_t window_id, bool* sent);
+  Status TrySend(uint32_t window_id, bool* sent);
   // Mails of this rank, including those that still wait for room.
   uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
@@ -137,6 +140,7 @@ class WindowMailbox {
   bool TakeOne();
 
   control::Endpoint* endpoint_;
+  WindowTable* table_;
   mutable std::mutex mutex_;
   std::deque<Outgoing> outgoing_;
   std::atomic<uint64_t> sent_{0};
@@ -144,31 +148,6 @@ class WindowMailbox {
   bool lost_descriptors_ = false;
   std::unique_ptr<std::atomic<uint64_t>[]> received_;
   std::vector<std::unordered_map<uint32_t, Mapped>> mapped_;
-};
-
-// The windows of this rank and of its peers, as the pair wire uses them; a peer may be this rank
-// itself. Owned by the communicator; one thread at a time, in the pair lane; waits for no one.
-class SharedWindows {
- public:
-  SharedWindows(control::Endpoint* endpoint, WindowTable* table, WindowMailbox* mailbox)
-      : endpoint_(endpoint), table_(table), mailbox_(mailbox) {}
-
-  WindowTable& table() { return *table_; }
-  // Sends a window of this rank to the peers, unless they have it. *told false: a mailbox is full,
-  // call again. *mails: how many mails of this rank a peer must have read to use the window.
-  Status Announce(uint32_t id, bool* told, uint64_t* mails);
-  // The address of a range of a peer's window; null until `mails` of the peer's mails have arrived.
-  // All numbers come from the peer; a range outside the window is an error.
-  Status Locate(int peer, const WindowSpot& spot, int64_t bytes, uint64_t mails,
-                const std::byte** data);
-
- private:
-  control::Endpoint* endpoint_;
-  WindowTable* table_;
-  WindowMailbox* mailbox_;
-  // The window that was located last: it is mapped while the wire copies from it, although the
-  // group lane may read the mail that the peer has freed it.
-  control::Segment located_;
 };
 
 }  // namespace collops::shm

@@ -79,7 +79,7 @@ RankSet UcxCommunicator::WindowPeers() const {
 
 Status UcxCommunicator::ConnectAll() {
   COLLOPS_RETURN_IF_ERROR(ConnectLink(shared_control(), &link_));
-  pair_wire_ = MakePairWire(link_.get());
+  pair_wires_ = std::make_unique<MessageWires>(link_.get());
   if (link_->host == nullptr) return Ok();
   // Messages of this host use the windows of its communicator.
   control().set_drain([host = std::weak_ptr<BackendCommunicator>(link_->host)] {

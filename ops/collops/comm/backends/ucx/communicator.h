@@ -15,6 +15,7 @@
 #include "collops/comm/backends/ucx/schedule.h"
 #include "collops/comm/call.h"
 #include "collops/comm/control/step.h"
+#include "collops/comm/user_calls.h"
 #include "collops/core/deadline.h"
 
 namespace collops::ucx {
@@ -32,13 +33,14 @@ class Streams {
 
   // Sends `bytes` of `data` to rank `to`; nothing is sent of no bytes. `chunk_bytes`: the same on
   // both sides.
-  void Send(int to, int number, const void* data, int64_t bytes, int64_t chunk_bytes = kChunkBytes);
-  // As Send(), from a ring of kSlots chunks, of which none is ready yet.
+  void Send(int to, int number, const void* data, int64_t bytes,
+            int64_t chunk_bytes = kStreamChunkBytes);
+  // As Send(), from a ring of kStreamSlots chunks, of which none is ready yet.
   OutgoingChunks* SendRing(int to, int number, const void* ring, int64_t bytes,
                            int64_t chunk_bytes);
   // Receives them from rank `from`, one after the other or into a ring of `slots` chunks.
   IncomingChunks* Receive(int from, int number, void* data, int64_t bytes, int64_t slots = 0,
-                          int64_t chunk_bytes = kChunkBytes);
+                          int64_t chunk_bytes = kStreamChunkBytes);
 
   // Moves the streams until `ready` returns true.
   template <typename Ready>
@@ -61,19 +63,7 @@ class Streams {
   // Waits look around after this time at the latest: for something that does not come over UCX.
   void set_nap_s(double nap_s) { nap_s_ = nap_s; }
 
-  static constexpr int64_t kChunkBytes = kStreamChunkBytes;
-  static constexpr int64_t kSlots = kStreamSlots;
-
  private:
-  template <typename Chunks>
-  struct Stream {
-    template <typename... Arguments>
-    Stream(Worker* worker, int rank, Arguments&&... arguments)
-        : peer(rank), chunks(worker, rank, std::forward<Arguments>(arguments)...) {}
-
-    int peer;
-    Chunks chunks;
-  };
   OutgoingChunks* Emplace(int to, int number, const void* data, int64_t slots,
                           const Chunking& chunking);
   Tag TagFrom(int source, int number) const;
@@ -98,8 +88,8 @@ class Streams {
   // Messages that another thread of this rank begins meanwhile do not end a sleep.
   double nap_s_ = control::kMostSleepMs * 1e-3;
   // Streams do not move in memory: UCX has pointers into them.
-  std::list<Stream<OutgoingChunks>> outgoing_;
-  std::list<Stream<IncomingChunks>> incoming_;
+  std::list<OutgoingChunks> outgoing_;
+  std::list<IncomingChunks> incoming_;
   std::optional<Deadline> explained_;
 };
 
@@ -122,13 +112,25 @@ class CrossHostCall {
  protected:
   CrossHostCall(Link* link, const Agreement& agreement, DType dtype)
       : link_(link),
+        agreement_(agreement),
         hosts_(link->hosts),
         rank_(link->control->spec().rank),
         item_(SizeOf(dtype)),
         streams_(agreement.called(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
+  // A call of this host's ranks inside this one. The ranks have agreed on all of it; the group of
+  // this host counts steps of its own.
+  template <typename Call>
+  Status RunOnHost(Call call, Status (Communicator::*run)(const Call&)) {
+    const Agreement agreement = agreement_.WithoutTerms();
+    call.agreement = &agreement;
+    const UserCall number(CallNumber(link_->control->step_number()));
+    return (link_->host.get()->*run)(call);
+  }
+
   Link* link_;
+  const Agreement& agreement_;
   const HostMap& hosts_;
   const int rank_;
   const int64_t item_;  // bytes of an element
@@ -165,14 +167,9 @@ std::unique_ptr<CrossHostCall> MakeAllGatherV(Link* link, const AllGatherVCall& 
 std::unique_ptr<CrossHostCall> MakeExchangeV(Link* link, const ExchangeVCall& call);
 
 // In rank order. Every rank of another host sends its slice or, where that moves fewer bytes, the
-// hosts pass on a running sum (planned_reduction.cpp). `scratch` must outlive it.
+// hosts pass on a running sum. `scratch` must outlive it.
 std::unique_ptr<CrossHostCall> MakeReduceScatterV(Link* link, const ReduceScatterVCall& call,
                                                   Scratch* scratch);
-// Such a call by `plans`, one for each owner of a slice.
-std::unique_ptr<CrossHostCall> MakePlannedReduction(Link* link, std::vector<ReductionPlan> plans,
-                                                    const ReduceScatterVCall& call,
-                                                    Scratch* scratch);
-
 // CPU ranks on several hosts: UCX between hosts, shared memory inside each. Control compares every
 // call over the connections of the hosts. Thread-safety and waiting as in Communicator.
 class UcxCommunicator : public BackendCommunicator {
@@ -191,7 +188,7 @@ class UcxCommunicator : public BackendCommunicator {
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoExchangeV(const ExchangeVCall& call) override;
-  PairWire* pair_wire() override { return pair_wire_.get(); }
+  PairWires pair_wires() override { return pair_wires_->wires(); }
   void OnLeave() override;
   void OnClose() override;
 
@@ -201,7 +198,7 @@ class UcxCommunicator : public BackendCommunicator {
 
   // Set once first contact is complete.
   std::unique_ptr<Link> link_;
-  std::unique_ptr<PairWire> pair_wire_;
+  std::unique_ptr<MessageWires> pair_wires_;
   Scratch scratch_;               // of ReduceScatterV
   std::recursive_mutex closing_;  // recursive: a signal handler of the thread may close, too
 };

@@ -1,7 +1,6 @@
 // AllGatherV and ExchangeV between hosts: what crosses, and what the ranks of a host then share.
 
 #include "collops/comm/backends/ucx/communicator.h"
-#include "collops/comm/user_calls.h"
 #include "collops/kernels/copy.h"
 
 namespace collops::ucx {
@@ -25,10 +24,7 @@ class Gather : public CrossHostCall {
   }
 
   Status Run() override {
-    for (int64_t i = 0; i < call_.num_gaps; ++i) {
-      const Range& gap = call_.gaps[i];
-      kernels::Zero(output_ + gap.begin * item_, (gap.end - gap.begin) * item_);
-    }
+    shm::ZeroGaps(call_);
     COLLOPS_RETURN_IF_ERROR(ReceiveAll());
     COLLOPS_RETURN_IF_ERROR(GatherHost());
     for (const int host : hosts_.OtherHosts()) {
@@ -82,18 +78,13 @@ class Gather : public CrossHostCall {
 
   Status GatherOnHost(const void* x, const std::vector<int64_t>& counts,
                       const std::vector<int64_t>& displs) {
-    // The ranks have agreed on all of the call.
-    const Agreement agreement = call_.agreement->WithoutTerms();
     AllGatherVCall call;
-    call.agreement = &agreement;
     call.dtype = call_.dtype;
     call.x = x;
     call.output = output_;
     call.recv_counts = counts.data();
     call.rdispls = displs.data();
-    // The group of this host counts steps of its own.
-    const UserCall number(CallNumber(link_->control->step_number()));
-    return link_->host->AllGatherV(call);
+    return RunOnHost(call, &Communicator::AllGatherV);
   }
 
   // The ranks of this host have a piece each of the block of `rank`, and get the others.
@@ -121,10 +112,7 @@ class SliceExchange : public CrossHostCall {
       : CrossHostCall(link, *call.agreement, call.dtype), call_(call) {}
 
   Status Run() override {
-    for (int64_t i = 0; i < call_.num_gaps; ++i) {
-      const Range& gap = call_.gaps[i];
-      kernels::Zero(Output(gap.begin), (gap.end - gap.begin) * item_);
-    }
+    shm::ZeroGaps(call_);
     for (const int host : hosts_.OtherHosts()) {
       for (const int r : hosts_.RanksOf(host)) {
         streams_.Receive(r, 0, Output(call_.rdispls[r]), call_.recv_counts[r] * item_);
@@ -158,19 +146,14 @@ class SliceExchange : public CrossHostCall {
       lists[2].push_back(call_.recv_counts[r]);
       lists[3].push_back(call_.rdispls[r]);
     }
-    // The ranks have agreed on all of the call.
-    const Agreement agreement = call_.agreement->WithoutTerms();
     ExchangeVCall inner = call_;
-    inner.agreement = &agreement;
     inner.send_counts = lists[0].data();
     inner.sdispls = lists[1].data();
     inner.recv_counts = lists[2].data();
     inner.rdispls = lists[3].data();
     inner.gaps = nullptr;
     inner.num_gaps = 0;
-    // The group of this host counts steps of its own.
-    const UserCall number(CallNumber(link_->control->step_number()));
-    return link_->host->ExchangeV(inner);
+    return RunOnHost(inner, &Communicator::ExchangeV);
   }
 
   const ExchangeVCall& call_;

@@ -28,18 +28,16 @@ namespace collops::ucx {
 constexpr int64_t kMostInlineBytes = 8192;
 constexpr size_t kMostTextBytes = 1024;
 
-enum class Form : int32_t { kInline = 0, kAsked = 1, kRefusal = 2 };
+// Of a body, in MessageHead::form.
+constexpr int16_t kInline = 0;
+constexpr int16_t kAsked = 1;
+constexpr int16_t kRefusal = 2;
 
 // Followed by the body, or by the reason of a refusal.
 struct EnvelopeFrame {
   uint64_t number;
-  uint64_t digest;
-  int64_t elements;
-  int32_t tag;
-  int32_t dtype;
-  Form form;
+  MessageHead head;
   uint32_t payload_bytes;
-  char type[24];
 };
 static_assert(sizeof(EnvelopeFrame) == 64);
 static_assert(kMostTextBytes <= static_cast<size_t>(kMostInlineBytes));
@@ -89,7 +87,6 @@ class RemoteWire : public PairWire {
   void Flush(const Deadline& deadline) override;
   bool MayArrive(int peer) override;
   Status Loss(int peer) override;
-  bool Rings(int) const override { return false; }
   int Arm() override { return worker_ == nullptr ? -1 : worker_->Arm(); }
   void Abandon() override;
 
@@ -289,6 +286,17 @@ Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique
 // The pair wires of one rank: UCX to ranks of other hosts, the shared memory of this host to the
 // others, and none to itself. One thread at a time; waits in Flush() only. `link` outlives the last
 // call before Abandon().
-std::unique_ptr<PairWire> MakePairWire(Link* link);
+class MessageWires {
+ public:
+  explicit MessageWires(Link* link);
+
+  const PairWires& wires() const { return wires_; }
+
+ private:
+  RemoteWire remote_;
+  SelfWire self_;
+  std::unique_ptr<PairWire> host_;  // null if this rank is alone on its host
+  PairWires wires_;
+};
 
 }  // namespace collops::ucx

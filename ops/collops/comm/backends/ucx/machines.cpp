@@ -273,56 +273,39 @@ int64_t BytesOf(const ReductionPlan& plan) {
   return bytes;
 }
 
-// Memory by host, of the rank that needs most.
-class Memory {
- public:
-  Memory(const HostMap& hosts, const CallToPredict& call, const std::vector<ReductionPlan>& plans)
-      : hosts_(hosts), call_(call), item_(SizeOf(call.dtype)), plans_(plans) {
-    for (const ReductionPlan& plan : plans) plan_bytes_ += BytesOf(plan);
-  }
-
-  PredictedMemory Of(int host) const {
-    PredictedMemory memory;
-    const auto& here = hosts_.RanksOf(host);
-    memory.segment_bytes = control::Board::Bytes(hosts_.ranks());
-    if (here.size() > 1) memory.segment_bytes += shm::SegmentBytes(static_cast<int>(here.size()));
-    // A rank speaks to as many ranks of a host as there are for each one here.
-    int64_t targets = 0;
-    for (int other = 0; other < hosts_.hosts(); ++other) {
-      if (other == host) continue;
-      targets +=
-          static_cast<int64_t>((hosts_.RanksOf(other).size() + here.size() - 1) / here.size());
-    }
-    memory.heads_bytes = Heads::Bytes(hosts_.hosts() - 1, targets);
-    if (!call_.reduces) return memory;
-    for (const int rank : here) AddReduction(rank, &memory);
-    memory.plan_bytes = plan_bytes_;
-    return memory;
-  }
-
- private:
-  void AddReduction(int rank, PredictedMemory* memory) const {
-    if (plans_.empty()) {
-      const SliceSchedule schedule(hosts_, call_.counts.data(), item_);
-      memory->scratch_bytes = std::max(memory->scratch_bytes, schedule.ScratchBytes(rank));
-      return;
-    }
+// For a reduction, of the rank of the host that needs most.
+void AddReduction(const HostMap& hosts, const CallToPredict& call,
+                  const std::vector<ReductionPlan>& plans, int host, PredictedMemory* memory) {
+  const int64_t* const counts = call.counts.data();
+  const ReductionElements elements = ElementsOf(call.dtype, call.op);
+  const SliceSchedule whole(hosts, counts, elements.bytes);
+  for (const int rank : hosts.RanksOf(host)) {
     int64_t shared = 0;
-    for (size_t owner = 0; owner < plans_.size(); ++owner) {
-      if (IsShared(plans_[owner], rank)) shared += call_.counts[owner] * item_;
+    for (size_t owner = 0; owner < plans.size(); ++owner) {
+      if (IsShared(plans[owner], rank)) shared += call.counts[owner] * elements.bytes;
     }
-    memory->scratch_bytes = std::max(
-        memory->scratch_bytes, ReductionScratchBytes(plans_, call_.counts.data(),
-                                                     ElementsOf(call_.dtype, call_.op), rank));
+    const int64_t scratch = plans.empty() ? whole.ScratchBytes(rank)
+                                          : ReductionScratchBytes(plans, counts, elements, rank);
+    memory->scratch_bytes = std::max(memory->scratch_bytes, scratch);
     memory->shared_bytes = std::max(memory->shared_bytes, shared);
   }
+  for (const ReductionPlan& plan : plans) memory->plan_bytes += BytesOf(plan);
+}
 
-  const HostMap& hosts_;
-  const CallToPredict& call_;
-  const int64_t item_;
-  const std::vector<ReductionPlan>& plans_;
-  int64_t plan_bytes_ = 0;
-};
+PredictedMemory MemoryOf(const HostMap& hosts, int host) {
+  PredictedMemory memory;
+  const auto here = hosts.RanksOf(host).size();
+  memory.segment_bytes = control::Board::Bytes(hosts.ranks());
+  if (here > 1) memory.segment_bytes += shm::SegmentBytes(static_cast<int>(here));
+  // A rank speaks to as many ranks of a host as there are for each one here.
+  int64_t targets = 0;
+  for (int other = 0; other < hosts.hosts(); ++other) {
+    if (other == host) continue;
+    targets += static_cast<int64_t>((hosts.RanksOf(other).size() + here - 1) / here);
+  }
+  memory.heads_bytes = Heads::Bytes(hosts.hosts() - 1, targets);
+  return memory;
+}
 
 }  // namespace
 
@@ -340,8 +323,10 @@ Status Predict(const CallToPredict& call, Prediction* prediction) {
   prediction->time_us = machines.time_us();
   prediction->hosts = machines.hosts();
   prediction->link_bytes = machines.link_bytes();
-  const Memory memory(hosts, call, plans);
-  for (int host = 0; host < hosts.hosts(); ++host) prediction->memory.push_back(memory.Of(host));
+  for (int host = 0; host < hosts.hosts(); ++host) {
+    prediction->memory.push_back(MemoryOf(hosts, host));
+    if (call.reduces) AddReduction(hosts, call, plans, host, &prediction->memory.back());
+  }
   return Ok();
 }
 

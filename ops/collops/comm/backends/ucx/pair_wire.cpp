@@ -20,19 +20,12 @@ constexpr double kNoNewsS = 0.25;
 // Four chunks go before the first credit: the receiver has posted them once it says kGo, or does so
 // a moment later.
 Chunking CutBody(int64_t bytes) {
-  Chunking chunking;
-  chunking.bytes = bytes;
-  chunking.free_chunks = kDepth;
-  return chunking;
-}
-
-Tag TagOf(uint64_t number, int source, int stream) {
-  return {number, source, stream};
+  return {bytes, kStreamChunkBytes, kStreamSlots};
 }
 
 // What was moved of a body, less than all of it until it is done.
 int64_t Moved(int64_t chunks, int64_t bytes) {
-  return std::min(chunks * Chunking().chunk_bytes, bytes - 1);
+  return std::min(chunks * kStreamChunkBytes, bytes - 1);
 }
 
 }  // namespace
@@ -103,7 +96,7 @@ WireStep RemoteWire::SendSmall(int rank, int stream, std::vector<std::byte> byte
   unsent_.emplace_back();
   Unsent& small = unsent_.back();
   small.bytes = std::move(bytes);
-  const uint64_t tag = TagOf(0, rank_, stream).Of(TagKind::kData);
+  const uint64_t tag = Tag{0, rank_, stream}.Of(TagKind::kData);
   const Status sent =
       worker_->Send(rank, tag, small.bytes.data(), small.bytes.size(), &small.request);
   if (!small.request.pending()) unsent_.pop_back();
@@ -121,21 +114,16 @@ WireStep RemoteWire::PostEnvelope(int rank, const Envelope& envelope, const void
     if (step == WireStep::kBroken) return step;
     if (to.posted - to.read >= kMostUnread) return WireStep::kNone;
   }
-  EnvelopeFrame frame = {};
-  frame.number = envelope.number;
-  frame.digest = envelope.digest;
-  frame.elements = envelope.elements;
-  frame.tag = envelope.tag;
-  frame.dtype = static_cast<int32_t>(envelope.dtype);
-  std::memcpy(frame.type, envelope.type, sizeof(frame.type));
+  EnvelopeFrame frame = {envelope.number, envelope.head, 0};
   const void* payload = data;
   auto payload_bytes = static_cast<size_t>(bytes);
+  frame.head.form = kInline;
   if (envelope.refusal) {
-    frame.form = Form::kRefusal;
+    frame.head.form = kRefusal;
     payload = envelope.reason.data();
     payload_bytes = std::min(envelope.reason.size(), kMostTextBytes);
   } else if (bytes > kMostInlineBytes) {
-    frame.form = Form::kAsked;
+    frame.head.form = kAsked;
     payload_bytes = 0;
   }
   frame.payload_bytes = static_cast<uint32_t>(payload_bytes);
@@ -149,7 +137,7 @@ WireStep RemoteWire::PostEnvelope(int rank, const Envelope& envelope, const void
 WireStep RemoteWire::ReadReply(int rank, Peer* to) {
   while (!to->has_reply) {
     if (!to->awaits_reply) {
-      const uint64_t tag = TagOf(0, rank, kReplyStream).Of(TagKind::kData);
+      const uint64_t tag = Tag{0, rank, kReplyStream}.Of(TagKind::kData);
       const Status posted =
           worker_->Receive(rank, tag, &to->reply, sizeof(to->reply), &to->reply_request);
       if (!posted.ok()) return Failed(rank, posted);
@@ -196,8 +184,8 @@ WireStep RemoteWire::SendBody(int rank, const void* data, int64_t bytes, int64_t
   if (!to.outgoing) {
     // UCX only reads it.
     auto* const base = static_cast<std::byte*>(const_cast<void*>(data));
-    to.outgoing.emplace(worker_, rank, TagOf(to.going, rank_, kBodyStream),
-                        TagOf(to.going, rank, kBodyStream), ChunkMemory{base, 0}, CutBody(bytes));
+    to.outgoing.emplace(worker_, rank, Tag{to.going, rank_, kBodyStream},
+                        Tag{to.going, rank, kBodyStream}, ChunkMemory{base, 0}, CutBody(bytes));
     to.outgoing->Offer(CutBody(bytes).count());
     used_ = true;
   }
@@ -212,7 +200,7 @@ WireStep RemoteWire::SendBody(int rank, const void* data, int64_t bytes, int64_t
 WireStep RemoteWire::AwaitEnvelope(int rank, Peer* from) {
   if (!from->awaits_envelope) {
     from->envelope.resize(sizeof(EnvelopeFrame) + static_cast<size_t>(kMostInlineBytes));
-    const uint64_t tag = TagOf(0, rank, kEnvelopeStream).Of(TagKind::kData);
+    const uint64_t tag = Tag{0, rank, kEnvelopeStream}.Of(TagKind::kData);
     const Status posted = worker_->Receive(rank, tag, from->envelope.data(), from->envelope.size(),
                                            &from->envelope_request);
     if (!posted.ok()) return Failed(rank, posted);
@@ -245,18 +233,12 @@ WireStep RemoteWire::Open(int rank, Peer* from, Envelope* envelope) {
   }
   from->taken = frame.number;
   envelope->number = frame.number;
-  envelope->digest = frame.digest;
-  envelope->elements = frame.elements;
-  envelope->tag = frame.tag;
-  envelope->dtype = static_cast<DType>(frame.dtype);
-  std::memcpy(envelope->type, frame.type, sizeof(envelope->type));
-  envelope->place = {};
-  envelope->place.form = static_cast<int32_t>(frame.form);
-  envelope->refusal = frame.form == Form::kRefusal;
+  envelope->head = frame.head;
+  envelope->refusal = frame.head.form == kRefusal;
   const std::byte* const payload = from->envelope.data() + sizeof(frame);
   if (envelope->refusal) {
     envelope->reason.assign(reinterpret_cast<const char*>(payload), frame.payload_bytes);
-  } else if (frame.form == Form::kInline) {
+  } else if (frame.head.form == kInline) {
     from->bodies[frame.number].assign(payload, payload + frame.payload_bytes);
   }
   return WireStep::kDone;
@@ -265,10 +247,10 @@ WireStep RemoteWire::Open(int rank, Peer* from, Envelope* envelope) {
 BodyStep RemoteWire::TakeBody(int rank, const Envelope& envelope, void* data, int64_t bytes,
                               int64_t* taken) {
   Peer& from = peer(rank);
-  if (envelope.place.form == static_cast<int32_t>(Form::kAsked)) return BodyStep::kAsk;
+  if (envelope.head.form == kAsked) return BodyStep::kAsk;
   const auto body = from.bodies.find(envelope.number);
   if (body == from.bodies.end() || body->second.size() != static_cast<size_t>(bytes)) {
-    Broken(rank, Concat("a body of ", bytes, " bytes in form ", envelope.place.form));
+    Broken(rank, Concat("a body of ", bytes, " bytes in form ", envelope.head.form));
     return BodyStep::kBroken;
   }
   // memcpy takes no null address, also of 0 bytes.
@@ -305,8 +287,8 @@ WireStep RemoteWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rece
   if (worker_ == nullptr) return WireStep::kNone;
   Peer& from = peer(rank);
   if (!from.incoming) {
-    from.incoming.emplace(worker_, rank, TagOf(from.receiving, rank, kBodyStream),
-                          TagOf(from.receiving, rank_, kBodyStream),
+    from.incoming.emplace(worker_, rank, Tag{from.receiving, rank, kBodyStream},
+                          Tag{from.receiving, rank_, kBodyStream},
                           ChunkMemory{static_cast<std::byte*>(data), 0}, CutBody(bytes));
   }
   const Status moved = from.incoming->Advance();
@@ -317,112 +299,28 @@ WireStep RemoteWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rece
   return *received == before ? WireStep::kNone : WireStep::kDone;
 }
 
-namespace {
-
-// Rings ranks of this host where they sleep: in the pair lane of the group, not of the host.
-struct HostDoorbell {
-  control::Endpoint* endpoint;
-  std::vector<int> ranks;  // of the group, by local index
-
-  static void Ring(void* doorbell, int local) {
-    auto* const own = static_cast<HostDoorbell*>(doorbell);
-    own->endpoint->Ring(own->ranks[static_cast<size_t>(local)], control::kPairLane);
-  }
-};
-
-// Passes each message to the wire to its rank.
-class UcxPairWire : public PairWire {
- public:
-  explicit UcxPairWire(Link* link);
-
-  WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
-                        int64_t bytes) override {
-    return Pass(peer, &PairWire::PostEnvelope, envelope, data, bytes);
-  }
-  WireStep NextVerdict(int peer, Verdict* verdict) override {
-    return Pass(peer, &PairWire::NextVerdict, verdict);
-  }
-  WireStep SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) override {
-    return Pass(peer, &PairWire::SendBody, data, bytes, sent);
-  }
-  WireStep NextEnvelope(int peer, Envelope* envelope) override {
-    return Pass(peer, &PairWire::NextEnvelope, envelope);
-  }
-  BodyStep TakeBody(int peer, const Envelope& envelope, void* data, int64_t bytes,
-                    int64_t* taken) override {
-    return Pass(peer, &PairWire::TakeBody, envelope, data, bytes, taken);
-  }
-  void DropBody(int peer, const Envelope& envelope) override {
-    route(peer).wire->DropBody(route(peer).peer, envelope);
-  }
-  WireStep PostVerdict(int peer, const Verdict& verdict) override {
-    return Pass(peer, &PairWire::PostVerdict, verdict);
-  }
-  WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) override {
-    return Pass(peer, &PairWire::RecvBody, data, bytes, received);
-  }
-  Status fault() const override { return broken_->fault(); }
-
-  void Progress() override { remote_->Progress(); }
-  bool HandedOver() override { return remote_->HandedOver(); }
-  void Flush(const Deadline& deadline) override { remote_->Flush(deadline); }
-  bool MayArrive(int peer) override { return route(peer).wire->MayArrive(route(peer).peer); }
-  Status Loss(int peer) override { return route(peer).wire->Loss(route(peer).peer); }
-  bool Rings(int peer) const override { return route(peer).wire->Rings(route(peer).peer); }
-  int Arm() override { return remote_->Arm(); }
-  void Abandon() override { remote_->Abandon(); }
-
- private:
-  // The wire to a rank, and its number there.
-  struct Route {
-    PairWire* wire;
-    int peer;
-  };
-
-  const Route& route(int peer) const { return routes_[static_cast<size_t>(peer)]; }
-  // A step of the wire to a rank.
-  template <typename Step, typename... Of, typename... Arguments>
-  Step Pass(int peer, Step (PairWire::*step)(int, Of...), Arguments&&... arguments) {
-    const Route& to = route(peer);
-    const Step done = (to.wire->*step)(to.peer, arguments...);
-    if (done == Step::kBroken) broken_ = to.wire;
-    return done;
-  }
-
-  std::unique_ptr<PairWire> remote_;
-  std::unique_ptr<PairWire> self_;
-  std::unique_ptr<HostDoorbell> doorbell_;
-  std::unique_ptr<PairWire> host_;  // null if this rank is alone on its host
-  std::vector<Route> routes_;
-  const PairWire* broken_;
-};
-
-UcxPairWire::UcxPairWire(Link* link)
-    : remote_(std::make_unique<RemoteWire>(link->pair_worker.get(), link->control->spec().rank,
-                                           link->control->spec().rank_size)),
-      self_(std::make_unique<SelfWire>()),
-      doorbell_(std::make_unique<HostDoorbell>(
-          HostDoorbell{&link->control->endpoint(), link->hosts.own_ranks()})),
-      broken_(remote_.get()) {
-  if (link->host != nullptr) {
-    host_ = link->host->MakePairWire({&HostDoorbell::Ring, doorbell_.get()});
-  }
+MessageWires::MessageWires(Link* link)
+    : remote_(link->pair_worker.get(), link->control->spec().rank, link->hosts.ranks()) {
   const int rank = link->control->spec().rank;
-  for (int peer = 0; peer < link->control->spec().rank_size; ++peer) {
+  // Ranks of this host are woken where they sleep: in the pair lane of the group, not of the host.
+  if (link->host != nullptr) {
+    const auto ring = [](void* of, int local) {
+      auto* const own = static_cast<Link*>(of);
+      own->control->endpoint().Ring(own->hosts.own_ranks()[static_cast<size_t>(local)],
+                                    control::kPairLane);
+    };
+    host_ = link->host->MakePairWire({ring, link});
+  }
+  for (int peer = 0; peer < link->hosts.ranks(); ++peer) {
     if (peer == rank) {
-      routes_.push_back({self_.get(), peer});
+      wires_.routes.push_back({&self_, peer});
     } else if (link->hosts.IsLocal(peer)) {
-      routes_.push_back({host_.get(), link->hosts.LocalIndex(peer)});
+      wires_.routes.push_back({host_.get(), link->hosts.LocalIndex(peer)});
     } else {
-      routes_.push_back({remote_.get(), peer});
+      wires_.routes.push_back({&remote_, peer});
     }
   }
-}
-
-}  // namespace
-
-std::unique_ptr<PairWire> MakePairWire(Link* link) {
-  return std::make_unique<UcxPairWire>(link);
+  wires_.remote = &remote_;
 }
 
 }  // namespace collops::ucx

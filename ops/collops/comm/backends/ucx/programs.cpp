@@ -160,48 +160,62 @@ void CallProgram::AddSends(int to, int64_t bytes, int64_t messages, State* state
 
 namespace {
 
-// AllGatherV: the host shares its blocks, then pieces cross, then the host shares each block of
-// other hosts, in a meeting of its own.
-class GatherProgram : public CallProgram {
+// A call in which the host's ranks share what they have, pieces cross, and the ranks do the rest.
+class PiecesProgram : public CallProgram {
  public:
-  GatherProgram(const HostMap& hosts, const CallToPredict& call);
+  using CallProgram::CallProgram;
+
+ protected:
+  virtual const Schedule& schedule() const = 0;
+  int64_t BytesOf(int rank) const { return call_.counts[static_cast<size_t>(rank)] * item_; }
+  // Of the other ranks of the rank's host.
+  int64_t BytesBeside(int rank) const {
+    int64_t bytes = -BytesOf(rank);
+    for (const int other : hosts_.RanksOf(hosts_.HostOf(rank))) bytes += BytesOf(other);
+    return bytes;
+  }
+  virtual void ShareOwn(int rank, State* state) = 0;
+  // Again and again, until it sets the part to kEnd.
+  virtual void DoRest(int rank, State* state) = 0;
 
  private:
-  int64_t BytesWithHead(int from, int to) const override;
-  bool Add(int rank, State* state) override;
-  void ShareOwn(int rank, State* state);
-  void Share(int rank, State* state);
+  enum { kShareOwn = kBegun, kSend, kAwaitData, kRest };
+  int64_t BytesWithHead(int from, int to) const override {
+    const Piece own = schedule().OwnPiece(from, to);
+    return own.with_head ? own.count * item_ : 0;
+  }
+  // Visits the peers of pieces, each with the bytes and messages that do not go with a head.
+  template <typename Visit>
+  void ForEachPeer(const std::vector<Piece>& pieces, int Piece::* peer, Visit&& visit) const {
+    for (size_t i = 0; i < pieces.size();) {
+      const int one = pieces[i].*peer;
+      int64_t bytes = 0;
+      int64_t messages = 0;
+      for (; i < pieces.size() && pieces[i].*peer == one; ++i) {
+        if (pieces[i].with_head) continue;
+        const int64_t stream = pieces[i].count * item_;
+        bytes += stream;
+        messages += StreamMessages(stream);
+      }
+      visit(one, bytes, messages);
+    }
+  }
   int64_t Expected(int rank) const;
-
-  enum { kShareOwn = kBegun, kSend, kAwaitData, kShareOthers };
-  const GatherSchedule schedule_;
-  std::vector<int64_t> expected_;  // messages without heads, by rank
+  bool Add(int rank, State* state) override;
 };
 
-GatherProgram::GatherProgram(const HostMap& hosts, const CallToPredict& call)
-    : CallProgram(hosts, call), schedule_(hosts_, call_.counts.data(), item_) {
-  for (int rank = 0; rank < hosts.ranks(); ++rank) expected_.push_back(Expected(rank));
-}
-
-int64_t GatherProgram::Expected(int rank) const {
-  int64_t messages = 0;
+// Messages without heads that come to a rank.
+int64_t PiecesProgram::Expected(int rank) const {
+  int64_t expected = 0;
   for (int i = 0; i + 1 < hosts_.hosts(); ++i) {
-    int64_t bytes = 0;
     const int host = hosts_.OtherHost(hosts_.HostOf(rank), i);
-    for (const Piece& come : schedule_.ReceivesFrom(rank, host)) {
-      if (!come.with_head) bytes += come.count * item_;
-    }
-    messages += PartsOf(bytes);
+    ForEachPeer(schedule().ReceivesFrom(rank, host), &Piece::from,
+                [&](int, int64_t bytes, int64_t) { expected += PartsOf(bytes); });
   }
-  return messages;
+  return expected;
 }
 
-int64_t GatherProgram::BytesWithHead(int from, int to) const {
-  const Piece own = schedule_.OwnPiece(from, to);
-  return own.with_head ? own.count * item_ : 0;
-}
-
-bool GatherProgram::Add(int rank, State* state) {
+bool PiecesProgram::Add(int rank, State* state) {
   switch (state->part) {
     case kShareOwn:
       ShareOwn(rank, state);
@@ -209,67 +223,61 @@ bool GatherProgram::Add(int rank, State* state) {
       return true;
     case kSend: {
       if (state->index + 1 >= hosts_.hosts()) {
+        // What is still to arrive counts from below 0.
+        state->arrived -= Expected(rank);
         state->index = 0;
         ++state->part;
         return true;
       }
       const int host = hosts_.OtherHost(hosts_.HostOf(rank), state->index++);
-      const std::vector<Piece> transfers = schedule_.SendsTo(rank, host);
-      for (size_t i = 0; i < transfers.size();) {
-        const int to = transfers[i].to;
-        int64_t bytes = 0;
-        int64_t messages = 0;
-        for (; i < transfers.size() && transfers[i].to == to; ++i) {
-          if (transfers[i].with_head) continue;
-          const int64_t stream = transfers[i].count * item_;
-          bytes += stream;
-          messages += StreamMessages(stream);
-        }
-        AddSends(to, bytes, messages, state);
-      }
+      ForEachPeer(
+          schedule().SendsTo(rank, host), &Piece::to,
+          [&](int to, int64_t bytes, int64_t messages) { AddSends(to, bytes, messages, state); });
       return true;
     }
     case kAwaitData:
-      if (state->arrived < expected_[static_cast<size_t>(rank)]) return false;
+      if (state->arrived < 0) return false;
       ++state->part;
       return true;
-    case kShareOthers:
-      Share(rank, state);
-      return true;
     default:
-      state->part = kEnd;
+      DoRest(rank, state);
       return true;
   }
 }
 
+// AllGatherV: at the end the host shares each block of other hosts, in a meeting of its own.
+class GatherProgram : public PiecesProgram {
+ public:
+  GatherProgram(const HostMap& hosts, const CallToPredict& call)
+      : PiecesProgram(hosts, call), schedule_(hosts_, call_.counts.data(), item_) {}
+
+ private:
+  const Schedule& schedule() const override { return schedule_; }
+  void ShareOwn(int rank, State* state) override;
+  void DoRest(int rank, State* state) override;
+
+  const GatherSchedule schedule_;
+};
+
 // Each rank copies its block to its output and, for its peers, to where they read it.
 void GatherProgram::ShareOwn(int rank, State* state) {
-  const int64_t own = call_.counts[static_cast<size_t>(rank)] * item_;
   if (RanksBeside(rank) == 1) {
-    state->actions.push_back(Copy(rank, own));
+    state->actions.push_back(Copy(rank, BytesOf(rank)));
     return;
   }
-  int64_t others = -own;
-  for (const int other : hosts_.RanksOf(hosts_.HostOf(rank))) {
-    others += call_.counts[static_cast<size_t>(other)] * item_;
-  }
-  state->actions.push_back(Copy(rank, others));
+  state->actions.push_back(Copy(rank, BytesBeside(rank)));
   state->actions.push_back(Meeting(1));
-  state->actions.push_back(Copy(rank, 2 * own));
+  state->actions.push_back(Copy(rank, 2 * BytesOf(rank)));
 }
 
 // One block of another host after the other. Where each rank has a core their meetings are
 // simulated as one, which takes as long as all.
-void GatherProgram::Share(int rank, State* state) {
+void GatherProgram::DoRest(int rank, State* state) {
   const int host = hosts_.HostOf(rank);
-  if (RanksBeside(rank) == 1) {
-    state->part = kEnd;
-    return;
-  }
   int64_t own = 0;
   int64_t others = 0;
   int meetings = 0;
-  for (; state->index < hosts_.ranks(); ++state->index) {
+  for (; state->index < hosts_.ranks() && RanksBeside(rank) > 1; ++state->index) {
     const int owner = state->index;
     const int64_t count = call_.counts[static_cast<size_t>(owner)];
     if (hosts_.HostOf(owner) == host || count == 0) continue;
@@ -289,89 +297,31 @@ void GatherProgram::Share(int rank, State* state) {
   state->actions.push_back(Copy(rank, own));
 }
 
-// ReduceScatterV in which every slice crosses as it is: the host exchanges its slices, the others
-// cross, then each rank adds up those of all ranks.
-class SliceProgram : public CallProgram {
+// ReduceScatterV in which every slice crosses as it is: at the end each rank adds up those of all
+// ranks.
+class SliceProgram : public PiecesProgram {
  public:
   SliceProgram(const HostMap& hosts, const CallToPredict& call)
-      : CallProgram(hosts, call), schedule_(hosts_, call_.counts.data(), item_) {}
+      : PiecesProgram(hosts, call), schedule_(hosts_, call_.counts.data(), item_) {}
 
  private:
-  int64_t BytesWithHead(int from, int to) const override;
-  bool Add(int rank, State* state) override;
-  void ExchangeHost(int rank, State* state);
-  int64_t Expected(int rank) const;
+  const Schedule& schedule() const override { return schedule_; }
+  // Each rank copies its slices for its peers to where they read them, and theirs for it from
+  // there.
+  void ShareOwn(int rank, State* state) override {
+    if (RanksBeside(rank) == 1) return;
+    state->actions.push_back(Copy(rank, BytesOf(rank) * (RanksBeside(rank) - 1)));
+    state->actions.push_back(Meeting(1));
+    state->actions.push_back(Copy(rank, BytesBeside(rank)));
+  }
+  // Every slice is read, and the sum written: a copy reads and writes.
+  void DoRest(int rank, State* state) override {
+    state->actions.push_back(Copy(rank, BytesOf(rank) * (hosts_.ranks() + 1) / 2));
+    state->part = kEnd;
+  }
 
-  enum { kExchangeHost = kBegun, kSend, kAwaitSlices, kAddUp };
   const SliceSchedule schedule_;
 };
-
-int64_t SliceProgram::BytesWithHead(int from, int to) const {
-  const Piece slice = schedule_.Of(from, to);
-  return slice.with_head ? slice.count * item_ : 0;
-}
-
-int64_t SliceProgram::Expected(int rank) const {
-  int64_t messages = 0;
-  for (int from = 0; from < hosts_.ranks(); ++from) {
-    if (hosts_.HostOf(from) == hosts_.HostOf(rank)) continue;
-    const Piece slice = schedule_.Of(from, rank);
-    if (!slice.with_head) messages += PartsOf(slice.count * item_);
-  }
-  return messages;
-}
-
-bool SliceProgram::Add(int rank, State* state) {
-  switch (state->part) {
-    case kExchangeHost:
-      ExchangeHost(rank, state);
-      ++state->part;
-      return true;
-    case kSend: {
-      if (state->index + 1 >= hosts_.hosts()) {
-        // What is still to arrive counts from below 0.
-        state->arrived -= Expected(rank);
-        ++state->part;
-        return true;
-      }
-      const int host = hosts_.OtherHost(hosts_.HostOf(rank), state->index++);
-      for (const int to : hosts_.RanksOf(host)) {
-        const Piece slice = schedule_.Of(rank, to);
-        const int64_t bytes = slice.count * item_;
-        if (slice.with_head || bytes == 0) continue;
-        AddSends(to, bytes, StreamMessages(bytes), state);
-      }
-      return true;
-    }
-    case kAwaitSlices:
-      if (state->arrived < 0) return false;
-      ++state->part;
-      return true;
-    case kAddUp: {
-      // Every slice is read, and the sum written: a copy reads and writes.
-      const int64_t bytes = call_.counts[static_cast<size_t>(rank)] * item_;
-      state->actions.push_back(Copy(rank, bytes * (hosts_.ranks() + 1) / 2));
-      ++state->part;
-      return true;
-    }
-    default:
-      state->part = kEnd;
-      return true;
-  }
-}
-
-// Each rank copies its slices for its peers to where they read them, and theirs for it from there.
-void SliceProgram::ExchangeHost(int rank, State* state) {
-  if (RanksBeside(rank) == 1) return;
-  const int64_t own = call_.counts[static_cast<size_t>(rank)] * item_;
-  int64_t others = -own;
-  for (const int other : hosts_.RanksOf(hosts_.HostOf(rank))) {
-    others += call_.counts[static_cast<size_t>(other)] * item_;
-  }
-  state->actions.push_back(Copy(rank, own * (RanksBeside(rank) - 1)));
-  state->actions.push_back(Meeting(1));
-  state->actions.push_back(Copy(rank, others));
-}
 
 // ReduceScatterV by plans: the host's ranks share slices, then each makes its stages, chunk by
 // chunk, as their sources come.

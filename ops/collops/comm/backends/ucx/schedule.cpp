@@ -101,6 +101,22 @@ std::vector<Piece> GatherSchedule::ReceivesFrom(int rank, int host) const {
   return transfers;
 }
 
+std::vector<Piece> SliceSchedule::SendsTo(int rank, int host) const {
+  std::vector<Piece> pieces;
+  for (const int to : hosts_.RanksOf(host)) {
+    if (counts_[to] > 0) pieces.push_back(OwnPiece(rank, to));
+  }
+  return pieces;
+}
+
+std::vector<Piece> SliceSchedule::ReceivesFrom(int rank, int host) const {
+  std::vector<Piece> pieces;
+  for (const int from : hosts_.RanksOf(host)) {
+    if (counts_[rank] > 0) pieces.push_back(OwnPiece(from, rank));
+  }
+  return pieces;
+}
+
 namespace {
 
 // Slices below this cross in one message each, in one trip.

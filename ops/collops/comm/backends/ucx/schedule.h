@@ -54,8 +54,9 @@ class HostMap {
   int own_index_ = 0;
 };
 
-// The most chunks of one stream that are under way at once.
-constexpr int64_t kDepth = 4;
+// The most chunks of one stream that are under way at once, and the slots of a ring of chunks.
+constexpr int64_t kStreamSlots = 4;
+constexpr int64_t kStreamChunkBytes = 256 << 10;
 
 // UCX cuts a longer message into fragments. One has 8 KiB over TCP, and is never shorter than this.
 constexpr int64_t kFragmentBytes = 6 << 10;
@@ -63,7 +64,7 @@ constexpr int64_t kFragmentBytes = 6 << 10;
 // How a stream of `bytes` is cut; the same on both sides.
 struct Chunking {
   int64_t bytes = 0;
-  int64_t chunk_bytes = 256 << 10;
+  int64_t chunk_bytes = kStreamChunkBytes;
   // Chunks that the sender may send before it has heard from the receiver.
   int64_t free_chunks = 0;
 
@@ -78,9 +79,6 @@ struct Chunking {
   }
 };
 
-// Longer streams are cut into chunks of this size, and rings have so many of them.
-constexpr int64_t kStreamChunkBytes = 256 << 10;
-constexpr int64_t kStreamSlots = kDepth;
 // So many bytes travel with the head of a step, in one message with it.
 constexpr int64_t kMostHeadBytes = 4096;
 
@@ -101,22 +99,38 @@ inline bool TravelWithHead(const HostMap& hosts, int from, int to, int64_t bytes
   return bytes > 0 && bytes <= kMostHeadBytes && hosts.Speaks(from, to);
 }
 
-// What crosses between hosts in an AllGatherV, and what the ranks of a host then share. A block
-// crosses once per destination host, cut over the ranks there: piece i goes to the rank with local
-// index i, from the rank with that index, modulo the number of ranks, on the owner's host. Depends
-// on sizes and hosts alone: the backend and the simulation use it. A value; waits for no one.
-class GatherSchedule {
+// What crosses between hosts in a call that reduces nothing on the way. Depends on sizes and hosts
+// alone: the backend and the simulation use it. A value; waits for no one.
+class Schedule {
  public:
-  // `counts`: elements of each rank's block. Both must outlive it.
-  GatherSchedule(const HostMap& hosts, const int64_t* counts, int64_t item_bytes)
+  // `counts`: elements by rank. Both must outlive it.
+  Schedule(const HostMap& hosts, const int64_t* counts, int64_t item_bytes)
       : hosts_(hosts), counts_(counts), item_(item_bytes) {}
+  virtual ~Schedule() = default;
 
-  // The transfers of a rank to, or from, the ranks of another host; none is empty. Only after the
-  // blocks of its own host are there can it send those that are not its own.
-  std::vector<Piece> SendsTo(int rank, int host) const;
-  std::vector<Piece> ReceivesFrom(int rank, int host) const;
-  // The piece of a rank's own block that goes to a rank of another host.
-  Piece OwnPiece(int rank, int to) const { return Of(rank, rank, to); }
+  // The pieces of a rank to, or from, the ranks of another host; none is empty, and those of one
+  // peer follow each other.
+  virtual std::vector<Piece> SendsTo(int rank, int host) const = 0;
+  virtual std::vector<Piece> ReceivesFrom(int rank, int host) const = 0;
+  // The piece of a rank's own input that goes to a rank of another host; it may be empty.
+  virtual Piece OwnPiece(int from, int to) const = 0;
+
+ protected:
+  const HostMap& hosts_;
+  const int64_t* counts_;
+  int64_t item_;
+};
+
+// AllGatherV: also what the ranks of a host then share. A block crosses once per destination host,
+// cut over the ranks there: piece i goes to the rank with local index i, from the rank with that
+// index, modulo the number of ranks, on the owner's host. Only after the blocks of its own host are
+// there can a rank send those that are not its own. `counts`: of each rank's block.
+class GatherSchedule : public Schedule {
+ public:
+  using Schedule::Schedule;
+  std::vector<Piece> SendsTo(int rank, int host) const override;
+  std::vector<Piece> ReceivesFrom(int rank, int host) const override;
+  Piece OwnPiece(int from, int to) const override { return Of(from, from, to); }
 
   // The first element of the piece of a block that rank `index` of a host has; index may be the
   // number of ranks there. Each rank shares its piece with its host.
@@ -127,23 +141,16 @@ class GatherSchedule {
 
  private:
   Piece Of(int owner, int from, int to) const;
-
-  const HostMap& hosts_;
-  const int64_t* counts_;
-  int64_t item_;
 };
 
-// What crosses between hosts in a ReduceScatterV in which every slice goes as it is: each rank of
-// another host sends its slice to the owner. Depends on sizes and hosts alone: the backend and the
-// simulation use it. A value; waits for no one.
-class SliceSchedule {
+// ReduceScatterV in which every slice goes as it is: each rank of another host sends its slice to
+// the owner. `counts`: of the slice for each rank.
+class SliceSchedule : public Schedule {
  public:
-  // `counts`: elements of the slice for each rank. Both must outlive it.
-  SliceSchedule(const HostMap& hosts, const int64_t* counts, int64_t item_bytes)
-      : hosts_(hosts), counts_(counts), item_(item_bytes) {}
-
-  // The slice that a rank sends to a rank of another host; it may be empty.
-  Piece Of(int from, int to) const {
+  using Schedule::Schedule;
+  std::vector<Piece> SendsTo(int rank, int host) const override;
+  std::vector<Piece> ReceivesFrom(int rank, int host) const override;
+  Piece OwnPiece(int from, int to) const override {
     const int64_t count = counts_[to];
     return {from, to, 0, to, 0, count, TravelWithHead(hosts_, from, to, count * item_)};
   }
@@ -161,11 +168,6 @@ class SliceSchedule {
   int64_t RingBytes(int rank) const {
     return std::min<int64_t>(counts_[rank] * item_, kStreamSlots * kStreamChunkBytes);
   }
-
- private:
-  const HostMap& hosts_;
-  const int64_t* counts_;
-  int64_t item_;
 };
 
 // What a stage hands on.

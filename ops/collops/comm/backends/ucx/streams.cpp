@@ -4,22 +4,14 @@
 
 #include <algorithm>
 
-#include "collops/comm/user_calls.h"
-
 namespace collops::ucx {
 namespace {
 
 // How long the board may take to say why a peer is lost.
 constexpr double kExplainS = 0.5;
 
-Chunking CutStream(int64_t bytes, int64_t chunk_bytes) {
-  Chunking chunking;
-  chunking.bytes = bytes;
-  chunking.chunk_bytes = chunk_bytes;
-  // A small message is one of few, so it needs no credit.
-  chunking.free_chunks = 1;
-  return chunking;
-}
+// A small message is one of few, so it needs no credit.
+constexpr int64_t kFreeChunks = 1;
 
 }  // namespace
 
@@ -29,13 +21,13 @@ Tag Streams::TagFrom(int source, int number) const {
 
 void Streams::Send(int to, int number, const void* data, int64_t bytes, int64_t chunk_bytes) {
   if (bytes == 0) return;
-  Emplace(to, number, data, 0, CutStream(bytes, chunk_bytes))
-      ->Offer(CutStream(bytes, chunk_bytes).count());
+  const Chunking chunking = {bytes, chunk_bytes, kFreeChunks};
+  Emplace(to, number, data, 0, chunking)->Offer(chunking.count());
 }
 
 OutgoingChunks* Streams::SendRing(int to, int number, const void* ring, int64_t bytes,
                                   int64_t chunk_bytes) {
-  return Emplace(to, number, ring, kSlots, CutStream(bytes, chunk_bytes));
+  return Emplace(to, number, ring, kStreamSlots, {bytes, chunk_bytes, kFreeChunks});
 }
 
 OutgoingChunks* Streams::Emplace(int to, int number, const void* data, int64_t slots,
@@ -44,7 +36,7 @@ OutgoingChunks* Streams::Emplace(int to, int number, const void* data, int64_t s
   auto* const base = static_cast<std::byte*>(const_cast<void*>(data));
   outgoing_.emplace_back(worker_, to, TagFrom(rank_, number), TagFrom(to, number),
                          ChunkMemory{base, slots}, chunking);
-  return &outgoing_.back().chunks;
+  return &outgoing_.back();
 }
 
 IncomingChunks* Streams::Receive(int from, int number, void* data, int64_t bytes, int64_t slots,
@@ -52,16 +44,16 @@ IncomingChunks* Streams::Receive(int from, int number, void* data, int64_t bytes
   if (bytes == 0) return nullptr;
   incoming_.emplace_back(worker_, from, TagFrom(from, number), TagFrom(rank_, number),
                          ChunkMemory{static_cast<std::byte*>(data), slots},
-                         CutStream(bytes, chunk_bytes));
-  return &incoming_.back().chunks;
+                         Chunking{bytes, chunk_bytes, kFreeChunks});
+  return &incoming_.back();
 }
 
 Status Streams::Advance() {
   for (auto& stream : incoming_) {
-    if (!stream.chunks.done()) COLLOPS_RETURN_IF_ERROR(stream.chunks.Advance());
+    if (!stream.done()) COLLOPS_RETURN_IF_ERROR(stream.Advance());
   }
   for (auto& stream : outgoing_) {
-    if (!stream.chunks.done()) COLLOPS_RETURN_IF_ERROR(stream.chunks.Advance());
+    if (!stream.done()) COLLOPS_RETURN_IF_ERROR(stream.Advance());
   }
   return Ok();
 }
@@ -85,10 +77,10 @@ Status Streams::Look() {
 
 Status Streams::Loss() const {
   for (const auto& stream : incoming_) {
-    if (!stream.chunks.done()) COLLOPS_RETURN_IF_ERROR(CheckPeer(stream.peer));
+    if (!stream.done()) COLLOPS_RETURN_IF_ERROR(CheckPeer(stream.peer()));
   }
   for (const auto& stream : outgoing_) {
-    if (!stream.chunks.done()) COLLOPS_RETURN_IF_ERROR(CheckPeer(stream.peer));
+    if (!stream.done()) COLLOPS_RETURN_IF_ERROR(CheckPeer(stream.peer()));
   }
   return Ok();
 }
@@ -108,15 +100,15 @@ Status Streams::TimedOut() const {
   const control::Endpoint& endpoint = step_->endpoint();
   const auto first = [](const auto& streams) {
     return std::find_if(streams.begin(), streams.end(),
-                        [](const auto& stream) { return stream.chunks.waits_for_peer(); });
+                        [](const auto& stream) { return stream.waits_for_peer(); });
   };
   const auto from = first(incoming_);
   const auto to = first(outgoing_);
   std::string late;
   if (from != incoming_.end()) {
-    late = Concat(endpoint.DescribeRank(from->peer), " and has not sent all its data");
+    late = Concat(endpoint.DescribeRank(from->peer()), " and has not sent all its data");
   } else if (to != outgoing_.end()) {
-    late = Concat(endpoint.DescribeRank(to->peer), " and has not taken all data");
+    late = Concat(endpoint.DescribeRank(to->peer()), " and has not taken all data");
   } else {
     late = endpoint.DescribeLate(step_->number());
   }
@@ -125,7 +117,7 @@ Status Streams::TimedOut() const {
 }
 
 bool Streams::Done() const {
-  const auto done = [](const auto& stream) { return stream.chunks.done(); };
+  const auto done = [](const auto& stream) { return stream.done(); };
   return std::all_of(incoming_.begin(), incoming_.end(), done) &&
          std::all_of(outgoing_.begin(), outgoing_.end(), done);
 }

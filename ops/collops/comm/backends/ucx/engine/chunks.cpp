@@ -4,7 +4,7 @@ namespace collops::ucx {
 namespace {
 
 size_t Slot(int64_t chunk) {
-  return static_cast<size_t>(chunk % kDepth);
+  return static_cast<size_t>(chunk % kStreamSlots);
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ Status OutgoingChunks::Advance() {
   for (; sent_ < started_ && worker_->Test(&requests_[Slot(sent_)]); ++sent_) {
     COLLOPS_RETURN_IF_ERROR(worker_->StatusOf(requests_[Slot(sent_)]));
   }
-  for (; started_ < ready && started_ < sent_ + kDepth; ++started_) {
+  for (; started_ < ready && started_ < sent_ + kStreamSlots; ++started_) {
     const std::byte* const data = memory_.At(started_, chunking_.chunk_bytes);
     const auto bytes = static_cast<size_t>(chunking_.BytesOf(started_));
     const bool last = started_ + 1 == chunking_.count();
@@ -69,7 +69,7 @@ Status IncomingChunks::Advance() {
 }
 
 Status IncomingChunks::Post() {
-  int64_t end = std::min(chunking_.count(), arrived_ + kDepth);
+  int64_t end = std::min(chunking_.count(), arrived_ + kStreamSlots);
   if (memory_.slots != 0) end = std::min(end, released_ + memory_.slots);
   for (; posted_ < end; ++posted_) {
     std::byte* const data = memory_.At(posted_, chunking_.chunk_bytes);

@@ -35,6 +35,7 @@ class OutgoingChunks {
   // Sends what can be sent.
   Status Advance();
 
+  int peer() const { return peer_; }
   // Chunks, from the first on, whose memory may be written again.
   int64_t sent() const { return sent_; }
   // Everything arrives, whether or not this rank makes progress.
@@ -58,10 +59,10 @@ class OutgoingChunks {
   int64_t received_ = 0;  // what the next credit is written to
   Request credit_;
   bool credit_posted_ = false;
-  std::array<Request, kDepth> requests_;
+  std::array<Request, kStreamSlots> requests_;
 };
 
-// The receiving half: posts receives for at most kDepth chunks, and tells the sender of them.
+// The receiving half: posts receives for at most kStreamSlots chunks, and tells the sender of them.
 // Owned by its call, on one thread; Advance() waits for no one.
 class IncomingChunks {
  public:
@@ -81,6 +82,7 @@ class IncomingChunks {
   // Posts receives, and notices what has arrived. ERROR_RANK_MISMATCH for a chunk of another size.
   Status Advance();
 
+  int peer() const { return peer_; }
   // Chunks, from the first on, that have arrived.
   int64_t arrived() const { return arrived_; }
   bool done() const { return arrived_ == chunking_.count() && told_ >= arrived_ && TellingDone(); }
@@ -106,7 +108,7 @@ class IncomingChunks {
   int64_t told_;         // what the sender knows of posted_
   int64_t telling_ = 0;  // what the last credit is read from
   Request credit_;
-  std::array<Request, kDepth> requests_;
+  std::array<Request, kStreamSlots> requests_;
 };
 
 }  // namespace collops::ucx

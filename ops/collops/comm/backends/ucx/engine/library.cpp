@@ -421,12 +421,4 @@ std::string ShowRdma(const Report& report) {
                 ": install the system's UCX");
 }
 
-std::string Show(const Report& report) {
-  std::string text = Concat("UCX ", report.version, ", ", report.path, " (", report.source, ")");
-  for (size_t i = 0; i < report.transports.size(); ++i) {
-    text += (i == 0 ? "; transports " : ", ") + report.transports[i];
-  }
-  return text + "; RDMA: " + ShowRdma(report);
-}
-
 }  // namespace collops::ucx

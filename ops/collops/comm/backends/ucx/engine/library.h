@@ -83,9 +83,6 @@ Status Describe(Report* report);
 // Whether there is RDMA, and what to do where this host has it and the library does not.
 std::string ShowRdma(const Report& report);
 
-// One line: version, path, why this library, transports, RDMA.
-std::string Show(const Report& report);
-
 // UCX's words for a result, with its number.
 std::string Explain(const Library& library, Result result);
 

@@ -216,17 +216,6 @@ Status Worker::StatusOf(const Request& request) const {
                request.peer_, " failed: ", Explain(*library_, request.result_));
 }
 
-Status Worker::Wait(const char* what, Request* requests, size_t count, const Watch& watch,
-                    const Deadline& deadline) {
-  const auto done = [&] {
-    return std::all_of(requests, requests + count,
-                       [&](Request& request) { return Test(&request); });
-  };
-  COLLOPS_RETURN_IF_ERROR(Until(what, done, watch, deadline));
-  for (size_t i = 0; i < count; ++i) COLLOPS_RETURN_IF_ERROR(StatusOf(requests[i]));
-  return Ok();
-}
-
 Status Worker::Loss() const {
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i].lost) return LossOf(static_cast<int>(i));

@@ -50,9 +50,6 @@ class Request {
   ~Request();
 
   bool pending() const { return handle_ != nullptr; }
-  // Once done: kOk, or how it failed.
-  Result result() const { return result_; }
-  bool ok() const { return !pending() && result_ == Result::kOk; }
   // Once done: the bytes of the message.
   size_t bytes() const { return bytes_; }
   int peer() const { return peer_; }
@@ -112,8 +109,6 @@ class Worker {
 
   // What a peer connects to, some 100 bytes; sent to it by other means.
   const std::string& address() const { return address_; }
-  // UCX's release, which the peers may compare.
-  const std::string& version() const { return library_->version; }
 
   // Where a peer is; the address is UCX's own: one from a stranger may end the process.
   void Know(int peer, std::string address) {
@@ -142,10 +137,6 @@ class Worker {
   // arrives. ERROR_TIMEOUT names `what`. A loss that is seen together with the data is no error.
   template <typename Ready>
   Status Until(const char* what, Ready&& ready, const Watch& watch, const Deadline& deadline);
-  // As Until(), for requests.
-  Status Wait(const char* what, Request* requests, size_t count, const Watch& watch,
-              const Deadline& deadline);
-
   // Sleeps until something arrives, or until `wake_condition` ends.
   void Sleep(const control::WakeCondition& wake_condition);
   // For a caller that sleeps itself: a descriptor that is readable once something arrives; -1 if
