@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "collops/core/dtype.h"
@@ -58,14 +59,18 @@ class StreamMarks {
 };
 
 // Products and sums on the streams of one device, for operators that compute while collectives run
-// on another stream. Knows no ranks; a communicator returns its device's. One thread at a time,
-// with that device as the thread's current one; nothing here waits.
+// on another stream. Knows no ranks; a communicator returns its device's. One thread at a time;
+// nothing here waits.
 class StreamCompute {
  public:
   virtual ~StreamCompute() = default;
 
   // Ok, or ERROR_UNSUPPORTED with the reason: the library is missing.
   virtual Status Available() = 0;
+
+  // Does `work` with this device as the thread's current one, as the functions below and the marks
+  // want it.
+  virtual Status OnDevice(const std::function<Status()>& work) = 0;
 
   // Elements of a product that a device works on at the same time, so that a shorter one takes as
   // long: 128 processors with 128 x 128 each. The ranks cut their calls by it, so it is the same on

@@ -32,8 +32,6 @@ class Marks : public kernels::StreamMarks {
   ~Marks() override { free_events_here.Get().Give(device_, events_); }
 
   Status Put(void* stream, int* mark) override {
-    const DeviceScope scope(api_, device_);
-    COLLOPS_RETURN_IF_ERROR(scope.status());
     Event event = free_events_here.Get().Take(device_);
     if (event == nullptr) {
       COLLOPS_RETURN_IF_ERROR(
@@ -45,8 +43,6 @@ class Marks : public kernels::StreamMarks {
   }
 
   Status Wait(void* stream, int mark) override {
-    const DeviceScope scope(api_, device_);
-    COLLOPS_RETURN_IF_ERROR(scope.status());
     return ToStatus(api_, api_.stream_wait_event(stream, events_[static_cast<size_t>(mark)], 0),
                     "cuStreamWaitEvent");
   }
@@ -73,19 +69,21 @@ Status CudaCompute::Available() {
   return matmul_.Available();
 }
 
+Status CudaCompute::OnDevice(const std::function<Status()>& work) {
+  Status done;
+  COLLOPS_RETURN_IF_ERROR(cuda::OnDevice(api_, device_, [&] { done = work(); }));
+  return done;
+}
+
 Status CudaCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
   *bytes = 0;
   if (step.kind != StreamStep::kMultiply) return Ok();
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   COLLOPS_RETURN_IF_ERROR(matmul_.Check(step));
   *bytes = Matmul::kScratchBytes;
   return Ok();
 }
 
 Status CudaCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   if (!kernels_loaded_) COLLOPS_RETURN_IF_ERROR(kernels_.Load());
   kernels_loaded_ = true;
   switch (step.kind) {
@@ -104,27 +102,19 @@ Status CudaCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, vo
 }
 
 Status CudaCompute::Prepare(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   return matmul_.Prepare(step, scratch, bytes, stream);
 }
 
 Status CudaCompute::SetZero(void* data, int64_t bytes, void* stream) {
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   return cuda::SetZero(api_, data, bytes, stream);
 }
 
 Status CudaCompute::Copy(void* to, const void* from, int64_t bytes, void* stream) {
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   return cuda::Copy(api_, to, from, bytes, stream);
 }
 
 Status CudaCompute::SideStream(void** stream) {
   if (side_ == nullptr) {
-    const DeviceScope scope(api_, device_);
-    COLLOPS_RETURN_IF_ERROR(scope.status());
     // Blocks of a collective begin before those of a product, which may fill the GPU: they are few,
     // and peers wait for them.
     int greatest = 0;

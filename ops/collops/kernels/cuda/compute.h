@@ -26,6 +26,7 @@ class CudaCompute : public kernels::StreamCompute {
   CudaCompute& operator=(const CudaCompute&) = delete;
 
   Status Available() override;
+  Status OnDevice(const std::function<Status()>& work) override;
   int64_t alignment() const override { return kAlignment; }
   Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
   Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;

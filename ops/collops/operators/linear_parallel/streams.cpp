@@ -251,9 +251,11 @@ Status PlanStreams(LinearPlan* plan) {
                     ": averages are not computed on a device: use the sum, and divide the "
                     "output by the number of ranks that are summed");
   plan->memory.bytes = 0;
-  COLLOPS_RETURN_IF_ERROR(PlanSchedule(plan, false, &plan->schedule));
-  plan->in_turn = plan->schedule;
-  return plan->schedule->overlaps ? PlanSchedule(plan, true, &plan->in_turn) : Ok();
+  return plan->stream_compute->OnDevice([plan]() -> Status {
+    COLLOPS_RETURN_IF_ERROR(PlanSchedule(plan, false, &plan->schedule));
+    plan->in_turn = plan->schedule;
+    return plan->schedule->overlaps ? PlanSchedule(plan, true, &plan->in_turn) : Ok();
+  });
 }
 
 // Collectives on a stream beside the caller's, and products on the caller's: this rank's own rows
@@ -483,7 +485,10 @@ Status RunStreams(const LinearRun& run) {
         run.agreement, ProductsKey(run, schedule), run.stream,
         [&] { return StreamLinear(run, schedule, parts, alone).Prepare(); }));
   }
-  if (status.ok()) status = StreamLinear(run, schedule, parts, alone).Run();
+  if (status.ok()) {
+    status = run.plan.stream_compute->OnDevice(
+        [&] { return StreamLinear(run, schedule, parts, alone).Run(); });
+  }
   return status.ok() ? status : FailInParts(run, status);
 }
 

@@ -163,6 +163,7 @@ class Device : public collops::kernels::StreamCompute {
 
   Status Available() override { return Ok(); }
   int64_t elements_at_once() const override { return options_.at_once; }
+  Status OnDevice(const std::function<Status()>& work) override { return work(); }
   int64_t alignment() const override { return 512; }
   Status ScratchBytes(const StreamStep& step, int64_t* bytes) override {
     const bool widens = step.kind == StreamStep::kMultiply && step.a.dtype != step.c.dtype;

@@ -176,8 +176,6 @@ class Marks : public kernels::StreamMarks {
   }
 
   Status Put(void* stream, int* mark) override {
-    const DeviceScope scope(api_, device_);
-    COLLOPS_RETURN_IF_ERROR(scope.status());
     Event event = nullptr;
     COLLOPS_RETURN_IF_ERROR(CreateEvent(api_, &event));
     *mark = static_cast<int>(events_.size());
@@ -186,8 +184,6 @@ class Marks : public kernels::StreamMarks {
   }
 
   Status Wait(void* stream, int mark) override {
-    const DeviceScope scope(api_, device_);
-    COLLOPS_RETURN_IF_ERROR(scope.status());
     return ToStatus(api_, api_.stream_wait_event(stream, events_[static_cast<size_t>(mark)]),
                     "aclrtStreamWaitEvent");
   }
@@ -294,10 +290,14 @@ Status AclCompute::Available() {
   return LoadAclnn(&aclnn_);
 }
 
-Status AclCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
-  COLLOPS_RETURN_IF_ERROR(Available());
+Status AclCompute::OnDevice(const std::function<Status()>& work) {
   const DeviceScope scope(api_, device_);
   COLLOPS_RETURN_IF_ERROR(scope.status());
+  return work();
+}
+
+Status AclCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
+  COLLOPS_RETURN_IF_ERROR(Available());
   if (stand_in_ == nullptr) {
     COLLOPS_RETURN_IF_ERROR(AllocateStandIn(api_, &stand_in_));
   }
@@ -308,8 +308,6 @@ Status AclCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
 }
 
 Status AclCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   Prepared prepared(*aclnn_);
   COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.First(step, nullptr), step.kind));
   COLLOPS_CHECK_ARG(prepared.bytes() <= static_cast<uint64_t>(bytes), ERROR_RT_FAIL,
@@ -319,21 +317,15 @@ Status AclCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, voi
 }
 
 Status AclCompute::SetZero(void* data, int64_t bytes, void* stream) {
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   return Zero(api_, data, {0, bytes}, DType::kInt8, stream);
 }
 
 Status AclCompute::Copy(void* to, const void* from, int64_t bytes, void* stream) {
-  const DeviceScope scope(api_, device_);
-  COLLOPS_RETURN_IF_ERROR(scope.status());
   return hccl::Copy(api_, to, from, bytes, stream);
 }
 
 Status AclCompute::SideStream(void** stream) {
   if (side_ == nullptr) {
-    const DeviceScope scope(api_, device_);
-    COLLOPS_RETURN_IF_ERROR(scope.status());
     COLLOPS_RETURN_IF_ERROR(ToStatus(api_, api_.create_stream(&side_), "aclrtCreateStream"));
   }
   *stream = side_;

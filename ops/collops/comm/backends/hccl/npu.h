@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "collops/comm/backends/hccl/library.h"
@@ -112,6 +113,7 @@ class AclCompute : public kernels::StreamCompute {
   AclCompute& operator=(const AclCompute&) = delete;
 
   Status Available() override;
+  Status OnDevice(const std::function<Status()>& work) override;
   int64_t alignment() const override { return kAlignment; }
   Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
   Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;
