@@ -18,17 +18,15 @@ namespace collops {
 
 struct Engine;
 
-// Where a call's scratch memory lies, in bytes from the start of the workspace. All engines pack
+// Where the CPU's scratch memory lies, in bytes from the start of the workspace. Its engines pack
 // the gathered rows once, and one block of the weight at a time.
 struct LinearMemory {
   std::vector<int64_t> panels;  // of each member that is gathered from
   int64_t raw_rows = 0;         // few rows, until all of them are there
   int64_t weight_block = 0;
-  int64_t tile = 0;        // float32, total_rows x the columns of a strip; not there where kWindows
-                           // sums partial products, whose tiles are shared memory
-  int64_t sum = 0;         // kPipeline: this rank's sums of a strip
-  int64_t gathered = 0;    // kPipeline: rows as they are gathered
-  int64_t bytes = 0;       // of the workspace
+  int64_t bytes = 0;  // of the workspace
+  int64_t tile = 0;   // kWindows: float32, total_rows x the columns of a strip; not there where
+                      // it sums partial products, whose tiles are shared memory
   int64_t tile_slots = 0;  // kWindows: how many strips' tiles are kept
   int64_t tile_bytes = 0;  // kWindows: shared memory for all of them
 };
@@ -92,19 +90,21 @@ struct LinearSchedule {
   std::vector<LinearStep> steps;
   bool sums = false;  // over the ranks of the scatter group
 
-  // The rest is a device's, with places in the workspace.
+  // Places in the workspace.
+  int64_t gathered = 0;
+  int64_t tiles[kSlots] = {};
+  int64_t slots[kSlots] = {};
+
+  // The rest is a device's, also with places.
   bool overlaps = false;     // collectives and products run at the same time, on two streams
   bool all_reduces = false;  // every rank gets all rows of the sums
   bool has_tiles = false;    // else products go right into the output
   bool converts = false;     // operands become float32, because products of their type do not
 
-  int64_t gathered = 0;
   int64_t float_rows = 0;    // the gathered rows in float32
   int64_t float_weight = 0;  // the weight in float32
-  int64_t tiles[kSlots] = {};
-  int64_t slots[kSlots] = {};
-  int64_t sum_scratch = 0;  // of the reductions, which run one after the other
-  int64_t scratch = 0;      // of the products
+  int64_t sum_scratch = 0;   // of the reductions, which run one after the other
+  int64_t scratch = 0;       // of the products
   int64_t scratch_bytes = 0;
 
   // Between these two all strips are as wide as the first of them.
@@ -268,9 +268,10 @@ Status InGroup(const LinearPlan& plan, const std::vector<int>& ranks, const Stat
 // groups hear of it there.
 Status FailInParts(const LinearRun& run, const Status& status);
 
-// The CPU's schedule, for chunks of rows that can be packed and the strips of its product.
-std::shared_ptr<const LinearSchedule> CutForCpu(const LinearPlan& plan);
-// A device's, without steps and memory.
+// The CPU's schedule, for chunks of rows that can be packed and the strips of its product; without
+// places, as the next.
+std::shared_ptr<LinearSchedule> CutForCpu(const LinearPlan& plan);
+// A device's, without steps.
 std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_turn);
 // The steps of what was cut.
 void MakeSteps(const LinearPlan& plan, LinearSchedule* schedule);

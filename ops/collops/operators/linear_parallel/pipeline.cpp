@@ -23,19 +23,20 @@ Status AcceptsCalls(const EnginePlace& place) {
 }
 
 Status PlanInTurn(LinearPlan* plan) {
-  plan->schedule = CutForCpu(*plan);
+  const std::shared_ptr<LinearSchedule> schedule = CutForCpu(*plan);
   Places places = PlaceRows(plan);
-  LinearMemory& memory = plan->memory;
-  memory.tile = places.Take(TileBytes(*plan));
-  if (SumsPartials(*plan)) {
-    memory.sum = places.Take(OwnRows(*plan) * plan->gemm.StripColumns(0) * int64_t{sizeof(float)});
+  schedule->tiles[0] = places.Take(TileBytes(*plan));
+  if (schedule->sums) {
+    schedule->slots[0] =
+        places.Take(OwnRows(*plan) * plan->gemm.StripColumns(0) * int64_t{sizeof(float)});
   }
-  if (!plan->schedule->gathers.empty()) {  // no chunk is longer than the first
-    const GatherChunk& chunk = plan->schedule->gathers.front();
-    memory.gathered =
+  if (!schedule->gathers.empty()) {  // no chunk is longer than the first
+    const GatherChunk& chunk = schedule->gathers.front();
+    schedule->gathered =
         places.Take((chunk.displs.back() + chunk.counts.back()) * SizeOf(plan->dtype));
   }
-  memory.bytes = places.bytes();
+  plan->memory.bytes = places.bytes();
+  plan->schedule = schedule;
   return Ok();
 }
 
@@ -48,8 +49,8 @@ class LinearInTurn {
         plan_(run.plan),
         rows_(run),
         strip_(run),
-        tile_(reinterpret_cast<float*>(run.workspace + plan_.memory.tile)),
-        sum_(reinterpret_cast<float*>(run.workspace + plan_.memory.sum)),
+        tile_(reinterpret_cast<float*>(run.workspace + plan_.schedule->tiles[0])),
+        sum_(reinterpret_cast<float*>(run.workspace + plan_.schedule->slots[0])),
         parts_(parts) {}
 
   Status Run() {
@@ -83,7 +84,7 @@ class LinearInTurn {
 
   // The chunk's rows of every member, as far as it has them.
   Status Gather(const GatherChunk& chunk) {
-    std::byte* const gathered = run_.workspace + plan_.memory.gathered;
+    std::byte* const gathered = run_.workspace + plan_.schedule->gathered;
     const int64_t row_bytes = RowBytes(plan_);
     AllGatherVCall call;
     call.agreement = &gathers_;

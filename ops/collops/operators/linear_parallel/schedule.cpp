@@ -260,7 +260,7 @@ class StreamModel {
 
 }  // namespace
 
-std::shared_ptr<const LinearSchedule> CutForCpu(const LinearPlan& plan) {
+std::shared_ptr<LinearSchedule> CutForCpu(const LinearPlan& plan) {
   auto schedule = std::make_shared<LinearSchedule>();
   schedule->in_turn = true;
   schedule->sums = SumsPartials(plan);
