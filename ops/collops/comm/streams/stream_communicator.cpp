@@ -360,27 +360,17 @@ void StreamCommunicator::OnClose() {
   }
 }
 
-Status MakeControl(const control::GroupSpec& spec, std::shared_ptr<control::Control>* control,
-                   bool* compares) {
+Status MakeControl(control::GroupSpec spec, bool of_caller,
+                   std::shared_ptr<control::Control>* control, bool* compares) {
   Env env;
   COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
   *compares = env.check;
-  if (!spec.has_no_board) {
-    return control::Control::Create(spec, 0, control, control::Reach::kHosts);
+  if (of_caller) spec.timeout_s = env.timeout_s;
+  if (of_caller ? env.check : !spec.has_no_board) {
+    const auto reach = of_caller ? control::Reach::kOneHost : control::Reach::kHosts;
+    return control::Control::Create(spec, 0, control, reach);
   }
   *control = std::make_shared<control::Control>(spec);
-  return Ok();
-}
-
-Status MakeControlOfCaller(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
-                           bool* compares) {
-  Env env;
-  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
-  *compares = env.check;
-  CommunicatorSpec timed = spec;
-  timed.timeout_s = env.timeout_s;
-  if (env.check) return control::Control::Create(timed, 0, control);
-  *control = std::make_shared<control::Control>(timed);
   return Ok();
 }
 

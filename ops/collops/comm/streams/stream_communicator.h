@@ -359,12 +359,10 @@ void Watch(StreamCommunicator* communicator);
 void Forget(StreamCommunicator* communicator);
 
 // The Control of a communicator that the library connects, on one host or several, which has no
-// board if the spec says so; `compares`: COLLOPS_CHECK=1.
-Status MakeControl(const control::GroupSpec& spec, std::shared_ptr<control::Control>* control,
-                   bool* compares);
-// That of one on a handle of the caller's, which has a board only to compare calls.
-Status MakeControlOfCaller(const CommunicatorSpec& spec, std::shared_ptr<control::Control>* control,
-                           bool* compares);
+// board if the spec says so; or `of_caller`, on a handle of the caller's, with a board only to
+// compare calls. `compares`: COLLOPS_CHECK=1.
+Status MakeControl(control::GroupSpec spec, bool of_caller,
+                   std::shared_ptr<control::Control>* control, bool* compares);
 
 template <typename Step>
 Status StreamCommunicator::RunOnDevice(const char* name, Step&& step) {

@@ -60,7 +60,7 @@ Status GatherAtOnce(const HcclCommunicator& comm, const AllGatherVCall& call, Ke
       own == 0 || call.x != place, ERROR_INVALID_TENSOR_ADDR,
       "x is its own block of the output, and HcclAllGatherV does not gather in place unless ",
       "all blocks have one size: pass other memory");
-  const Carriage carriage = CarriageOfV(call.dtype);
+  const Carriage carriage = CarriageOf(call.dtype, true);
   const HcclCounts counts = TakeCounts(call.recv_counts, call.rdispls, comm.size(), carriage.scale,
                                        call.keep != nullptr, keep);
   const auto send_count = static_cast<uint64_t>(call.recv_counts[comm.rank()] * carriage.scale);

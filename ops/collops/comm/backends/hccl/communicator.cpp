@@ -378,7 +378,7 @@ Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* com
   }
   std::shared_ptr<control::Control> control;
   bool compares = false;
-  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, &control, &compares));
+  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, false, &control, &compares));
   *communicator = Make(std::move(control), *api, nullptr, compares);
   return Ok();
 }
@@ -406,7 +406,7 @@ Status Adopt(const CommunicatorSpec& spec, void* comm,
   COLLOPS_RETURN_IF_ERROR(Load(&api));
   std::shared_ptr<control::Control> control;
   bool compares = false;
-  COLLOPS_RETURN_IF_ERROR(MakeControlOfCaller(spec, &control, &compares));
+  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, true, &control, &compares));
   *communicator = Make(std::move(control), *api, comm, compares);
   return Ok();
 }

@@ -206,15 +206,9 @@ bool FindOperation(ReduceOp op, Reduction* reduction) {
 
 }  // namespace
 
-Carriage CarriageOfV(DType dtype) {
+Carriage CarriageOf(DType dtype, bool all_gather_v) {
   const Row* row = Find(dtype);
-  if (row != nullptr && row->gathers) return {row->type, 1};
-  return {DataType::kInt8, SizeOf(dtype)};
-}
-
-Carriage CarriageOf(DType dtype) {
-  const Row* row = Find(dtype);
-  if (row != nullptr) return {row->type, 1};
+  if (row != nullptr && (row->gathers || !all_gather_v)) return {row->type, 1};
   return {DataType::kInt8, SizeOf(dtype)};
 }
 

@@ -220,10 +220,8 @@ struct Carriage {
   DataType type = DataType::kInt8;
   int64_t scale = 1;
 };
-// Of HcclAllGatherV, which documents few types.
-Carriage CarriageOfV(DType dtype);
-// Of all other calls.
-Carriage CarriageOf(DType dtype);
+// `all_gather_v`: of HcclAllGatherV, which documents fewer types than the other calls.
+Carriage CarriageOf(DType dtype, bool all_gather_v = false);
 
 // HCCL's numbers of a reduction; ERROR_UNSUPPORTED if HCCL documents no such type or operation:
 // of HcclReduceScatterV, and of HcclAllReduce, HcclReduceScatter and HcclReduce.

@@ -404,7 +404,7 @@ Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* com
   COLLOPS_RETURN_IF_ERROR(libraries.Load());
   std::shared_ptr<control::Control> control;
   bool compares = false;
-  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, &control, &compares));
+  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, false, &control, &compares));
   *communicator = libraries.Make(std::move(control), nullptr, compares);
   return Ok();
 }
@@ -427,7 +427,7 @@ Status Adopt(const CommunicatorSpec& spec, void* comm,
   COLLOPS_RETURN_IF_ERROR(libraries.Load());
   std::shared_ptr<control::Control> control;
   bool compares = false;
-  COLLOPS_RETURN_IF_ERROR(MakeControlOfCaller(spec, &control, &compares));
+  COLLOPS_RETURN_IF_ERROR(MakeControl(spec, true, &control, &compares));
   *communicator = libraries.Make(std::move(control), comm, compares);
   return Ok();
 }
