@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +11,9 @@ import pytest
 
 
 def socket_name(job: str) -> str:
-    """The abstract socket of the job's first contact (control/first_contact/local_leader.cpp)."""
-    halves = []
-    for start_value in (0xCBF29CE484222325, 0x6C62272E07BB0142):
-        value = start_value
-        for byte in f"{os.geteuid()}\0job/{job}\0shm\0".encode():
-            value = (value ^ byte) * 0x100000001B3 % 2**64
-        halves.append(f"{value:016x}")
-    return "@collops-" + "".join(halves)
+    """The abstract socket of the job's first contact (control/first_contact/local_member.cpp)."""
+    key = f"{os.geteuid()}\0job/{job}\0shm\0".encode()
+    return "@collops-" + hashlib.sha256(key).hexdigest()[:32]
 
 
 def find_left_behind(job: str) -> list[str]:

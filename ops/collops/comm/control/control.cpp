@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <utility>
 
 #include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "collops/comm/control/first_contact/meeting.h"
@@ -17,11 +18,13 @@
 namespace collops::control {
 namespace {
 
-struct Groups {
+// The groups of this process that have not met: rank and comm_domain. Ranks whose first calls are
+// in different groups wait for each other until the time-out, whose message then names both groups.
+struct PendingGroups {
   std::mutex mutex;
-  std::set<const PendingGroup*> all;
+  std::multiset<std::pair<int, std::string>> all;
 };
-PerProcess<Groups> groups_here;
+PerProcess<PendingGroups> pending_here;
 
 // Why a rank leaves first contact. Rank 0, whom the others ask, says for every other rank who it
 // is.
@@ -78,55 +81,6 @@ Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>
 
 }  // namespace
 
-// Says, while it lives, that a group of this process has not met: its first contact is not
-// complete. Ranks whose first calls are in different groups wait for each other until the time-out,
-// whose message then names both groups. Owned by Control. Thread-safe; waits for no one.
-class PendingGroup {
- public:
-  explicit PendingGroup(const GroupSpec& spec);
-  ~PendingGroup();
-  PendingGroup(const PendingGroup&) = delete;
-  PendingGroup& operator=(const PendingGroup&) = delete;
-
-  // The end of a message: which other groups of this rank have not met. Empty if all have.
-  std::string Others() const;
-
- private:
-  const int rank_;
-  const std::string comm_domain_;
-};
-
-PendingGroup::PendingGroup(const GroupSpec& spec)
-    : rank_(spec.rank), comm_domain_(spec.comm_domain) {
-  Groups& groups = groups_here.Get();
-  const std::lock_guard<std::mutex> lock(groups.mutex);
-  groups.all.insert(this);
-}
-
-PendingGroup::~PendingGroup() {
-  Groups& groups = groups_here.Get();
-  const std::lock_guard<std::mutex> lock(groups.mutex);
-  groups.all.erase(this);
-}
-
-std::string PendingGroup::Others() const {
-  std::set<std::string> names;
-  Groups& groups = groups_here.Get();
-  const std::lock_guard<std::mutex> lock(groups.mutex);
-  for (const PendingGroup* other : groups.all) {
-    // Ranks that are threads have a process in common.
-    if (other->rank_ != rank_ || other->comm_domain_ == comm_domain_) continue;
-    names.insert(Concat("\"", other->comm_domain_, "\""));
-  }
-  if (names.empty()) return "";
-  std::string list;
-  for (const std::string& name : names) list += Concat(list.empty() ? "" : ", ", name);
-  return Concat(
-      "; this is comm_domain \"", comm_domain_, "\", and ", list,
-      " of this rank has not met either: ranks that share several make their first calls ",
-      "in the same order");
-}
-
 Status Control::Create(const GroupSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control, Reach reach) {
   COLLOPS_RETURN_IF_ERROR(CheckSize(spec, reach));
@@ -157,7 +111,12 @@ Control::Control(const GroupSpec& spec, std::unique_ptr<Meeting> meeting, uint64
       fork_generation_(ForkGeneration()),
       steps_before_(steps_before),
       meeting_(std::move(meeting)),
-      pending_(std::make_unique<PendingGroup>(spec)) {
+      pending_(true) {
+  {
+    PendingGroups& pending = pending_here.Get();
+    const std::lock_guard<std::mutex> lock(pending.mutex);
+    pending.all.emplace(spec_.rank, spec_.comm_domain);
+  }
   if (!spec.parent.expired()) duties_.parent = [this] { return ParentFailure(); };
   meeting_->Begin();
 }
@@ -174,8 +133,9 @@ Control::~Control() {
   // In a child of fork() these belong to the parent: destroying them would act for the parent.
   if (Inherited()) {
     (void)meeting_.release();
-    (void)pending_.release();
     (void)connection_.release();
+  } else {
+    MarkMet();
   }
 }
 
@@ -236,12 +196,31 @@ Status Control::Connect(const char* name, const Deadline& deadline) {
 }
 
 void Control::MarkMet() {
-  pending_.reset();
+  if (!std::exchange(pending_, false)) return;
+  PendingGroups& pending = pending_here.Get();
+  const std::lock_guard<std::mutex> lock(pending.mutex);
+  pending.all.erase(pending.all.find({spec_.rank, spec_.comm_domain}));
 }
 
 Status Control::WithOthersPending(const Status& status) const {
-  if (status.code() != ERROR_TIMEOUT || pending_ == nullptr) return status;
-  return Error(status.code(), status.message(), pending_->Others());
+  if (status.code() != ERROR_TIMEOUT || !pending_) return status;
+  std::set<std::string> names;
+  {
+    PendingGroups& pending = pending_here.Get();
+    const std::lock_guard<std::mutex> lock(pending.mutex);
+    for (const auto& [rank, domain] : pending.all) {
+      // Ranks that are threads have a process in common.
+      const bool other = rank == spec_.rank && domain != spec_.comm_domain;
+      if (other) names.insert(Concat("\"", domain, "\""));
+    }
+  }
+  if (names.empty()) return status;
+  std::string list;
+  for (const std::string& name : names) list += Concat(list.empty() ? "" : ", ", name);
+  return Error(status.code(), status.message(), "; this is comm_domain \"", spec_.comm_domain,
+               "\", and ", list,
+               " of this rank has not met either: ranks that share several make their first calls ",
+               "in the same order");
 }
 
 void Control::ConnectTo(Group group) {
@@ -379,7 +358,7 @@ void Control::EndLocked(const Status& status, bool leave, const std::string& rea
   const bool in_call = busy_.load();
   if (connection_ == nullptr) {
     if (in_call) return;  // Connect() sees it and returns soon
-    pending_.reset();
+    MarkMet();
     Group group;
     if (!meeting_->TryComplete(&group))
       return meeting_->Cancel(leave ? Left(spec_.rank, reason) : status);

@@ -24,8 +24,6 @@ namespace collops::control {
 // Whether the ranks of a group may be on several hosts.
 enum class Reach { kOneHost, kHosts };
 
-class PendingGroup;
-
 // Group state of one communicator: first contact, agreement on calls, refusal, failure, loss of a
 // rank, leaving, one thread at a time. The same for all backends, which only move bytes. Owned by
 // its communicator. Not thread-safe, except Abort(), Close() and failed(). Every wait ends at the
@@ -235,7 +233,7 @@ class Control {
   const uint64_t steps_before_;
   WaitDuties duties_;
   std::unique_ptr<Meeting> meeting_;
-  std::unique_ptr<PendingGroup> pending_;  // until MarkMet()
+  bool pending_ = false;  // one of the pending groups of this process, until MarkMet()
   std::unique_ptr<Connection> connection_;
   std::atomic<bool> busy_{false};
   std::atomic<bool> failed_{false};

@@ -192,22 +192,16 @@ AvailableMemory FindAvailableMemory(const MemoryFiles& files) {
   return available;
 }
 
-class Segment::Mapping {
- public:
-  Mapping(UniqueFd fd, void* data, int64_t bytes)
-      : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
+struct Segment::Mapping {
+  Mapping(UniqueFd file, void* address, int64_t size)
+      : fd(std::move(file)), data(address), bytes(size) {}
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { munmap(data_, static_cast<size_t>(bytes_)); }
+  ~Mapping() { munmap(data, static_cast<size_t>(bytes)); }
 
-  void* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
-  int fd() const { return fd_.get(); }
-
- private:
-  UniqueFd fd_;
-  void* data_;
-  int64_t bytes_;
+  const UniqueFd fd;
+  void* const data;
+  const int64_t bytes;
 };
 
 // The segments that this process has mapped.
@@ -219,13 +213,13 @@ struct Segment::Mappings {
 PerProcess<Segment::Mappings> Segment::Mappings::here;
 
 void* Segment::data() const {
-  return mapping_ == nullptr ? nullptr : mapping_->data();
+  return mapping_ == nullptr ? nullptr : mapping_->data;
 }
 int64_t Segment::bytes() const {
-  return mapping_ == nullptr ? 0 : mapping_->bytes();
+  return mapping_ == nullptr ? 0 : mapping_->bytes;
 }
 int Segment::fd() const {
-  return mapping_ == nullptr ? -1 : mapping_->fd();
+  return mapping_ == nullptr ? -1 : mapping_->fd.get();
 }
 
 Status Segment::Create(int64_t bytes, Segment* segment) {

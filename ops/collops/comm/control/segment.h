@@ -45,7 +45,7 @@ class Segment {
   int fd() const;  // valid in the process that created the segment
 
  private:
-  class Mapping;
+  struct Mapping;
   struct Mappings;
   static Status Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment);
 

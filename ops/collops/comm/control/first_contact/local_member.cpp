@@ -4,23 +4,16 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <limits>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "collops/comm/control/first_contact/local_socket.h"
+#include "collops/core/sha256.h"
 
 namespace collops::control {
 namespace {
-
-uint64_t Fnv1a(const std::string& text, uint64_t hash) {
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return hash;
-}
 
 // 0: not drawn yet; a child of fork() draws its own.
 std::atomic<uint64_t> process_number{0};
@@ -57,11 +50,7 @@ std::string SocketName(const GroupSpec& spec, const JobIdentity& job) {
   // Ranks of different backends do not meet: their shared memory differs.
   const std::string key =
       std::to_string(geteuid()) + '\0' + job.id + '\0' + spec.backend + '\0' + spec.comm_domain;
-  char name[64];
-  std::snprintf(name, sizeof(name), "collops-%016llx%016llx",
-                static_cast<unsigned long long>(Fnv1a(key, 0xcbf29ce484222325ULL)),
-                static_cast<unsigned long long>(Fnv1a(key, 0x6c62272e07bb0142ULL)));
-  return name;
+  return "collops-" + Hex(Sha256(key)).substr(0, 32);
 }
 
 std::unique_ptr<Meeting> Meeting::Create(const GroupSpec& spec, const JobIdentity& job,
