@@ -57,6 +57,7 @@ Status HostRelay::Accept() {
     uid_t uid = 0;
     if (!SameUser(socket, &pid, &uid)) continue;
     followers_.push_back({Connection(std::move(socket), Concat("process ", pid))});
+    followers_.back().connection.LimitFrames(kMostLocalFrameBytes);
   }
   return Ok();
 }

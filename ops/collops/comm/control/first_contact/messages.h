@@ -164,9 +164,9 @@ void WriteReason(const Status& reason, FieldWriter* fields);
 Status ReadReason(FieldReader* fields);
 
 // On one host nobody proves anything, and a message begins with what tells versions apart: the
-// first half of this number is the same in all of them. It changes with the layout of the board;
+// first four bytes are the same in all of them. It changes with the layout of the board;
 // what a backend adds to the segment changes its size.
-constexpr uint64_t kLocalMagic = 0x636f6c6c;
+constexpr uint64_t kLocalMagic = 0x6c6c6f63;
 constexpr uint64_t kLocalVersion =
     kLocalMagic << 32 |
     (7 + (uint64_t{Agreement::kMaxWords} << 16) + (sizeof(Member) << 4) + uint64_t{kShareBytes});
