@@ -68,7 +68,7 @@ cross-arm64: ## compile for arm64 and run tests under qemu
 
 bench: ## compare the collectives with MPIs, from C++ (ARGS="--mpi PREFIX ...", see docs/bench.md)
 	@$(SETUP) package
-	@$(RUN) bench/run.py $(ARGS)
+	@$(RUN) -m collops bench cpp $(ARGS)
 
 docs: ## build the site of docs/ into out/docs; a warning fails it
 	@$(SETUP)

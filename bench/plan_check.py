@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT / "tests" / "multihost"))
 from hosts import Host, network  # noqa: E402
 from jobs import table_of  # noqa: E402
 
+from collops.bench.runs import size_text  # noqa: E402
 from collops.plan.calibration import Timed, calibrate, predicted_us, timed  # noqa: E402
 from collops.terminal.tables import markdown_table  # noqa: E402
 
@@ -113,11 +114,6 @@ def measured(options: Any) -> dict[Shape, list[dict[str, Any]]]:
         load = os.getloadavg()[0]
         print(f"round {number + 1} of {options.rounds}, load {load:.1f}", file=sys.stderr)
     return rows
-
-
-def size_text(size: int) -> str:
-    """Such as 64 KiB."""
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
-#include "collops/kernels/arithmetic_peak/arithmetic_peak.h"
 #include "gil.h"
 #include "module.h"
+#include "peak.h"
 
 namespace collops::bindings {
 
@@ -8,7 +8,7 @@ void BindArithmetic(py::module_& module) {
   module.def(
       "run_arithmetic",
       [](int dtype, int64_t rounds) {
-        return kernels::RunArithmetic(static_cast<DType>(dtype), rounds);
+        return bench::RunArithmetic(static_cast<DType>(dtype), rounds);
       },
       py::arg("dtype"), py::arg("rounds"), py::call_guard<ReleasedGil>());
 }

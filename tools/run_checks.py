@@ -18,7 +18,6 @@ CPP_FOLDERS = [
     "bench",
     "ops",
     "bindings",
-    "tests/bench_loop",
     "tests/cpp",
     "tests/gpu",
     "tests/npu",

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import ratios
+from collops.bench import runs
 from patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = patience(290)
-NAMES = "all_gather_v reduce_scatter_v all_reduce broadcast all_to_all_v send_recv".split()
+NAMES = "all_gather_v reduce_scatter_v all_reduce broadcast all_to_all_v send_recv send".split()
 
 
 @pytest.mark.timeout(300)
@@ -27,17 +27,12 @@ def test_every_call_of_an_mpi_is_right(
     prefix = place(way).programs.parent
     operators = [f"{name}:{dtype}" for name in NAMES for dtype in ("f32", "bf16")]
     words = ["--mpi", prefix, "--folder", tmp_path, "--rounds", "1", "--iterations", "3"]
-    words += ["--sizes", "100,64k", "--shares", "3:5,1:2:3", "--settings", "tuned"]
-    command = [
-        sys.executable,
-        ROOT / "bench" / "run.py",
-        *words,
-        "--operators",
-        ",".join(operators),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    words += ["--sizes", "100,64k", "--skew", "3:5,1:2:3", "--settings", "tuned"]
+    words += ["--calls", ",".join(operators)]
+    command = [sys.executable, "-m", "collops", "bench", "cpp", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
-    points = ratios.points_of(json.loads((tmp_path / "run.json").read_text()))
+    points = runs.points_of(json.loads((tmp_path / "run.json").read_text()))
     measured = {
         (point["operator"], point["dtype"], point["shares"], point["bytes"], point["way"])
         for point in points

@@ -14,11 +14,20 @@ from patience import patience
 
 pytest.importorskip("torch")
 
-from collops.bench.torch import command
-from collops.bench.torch.gpt import Gpt, gpt_bytes
-from collops.bench.torch.report import cells, row_of, tenth
-from collops.bench.torch.request import FUNCTIONAL, SEQUENCES, TRAINING, points_of
-from collops.bench.torch_arguments import CALLS, WAYS
+from collops.bench import command
+from collops.bench.operators.torch_calls import (
+    CALLS,
+    FUNCTIONAL,
+    SEQUENCES,
+    TRAINING,
+    WAYS,
+    cells,
+    gpt_bytes,
+    points_of,
+    row_of,
+    tenth,
+)
+from collops.bench.torch.training import Gpt
 
 
 def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +45,9 @@ def test_every_call_runs_in_every_way(tmp_path: Path) -> None:
     done = bench(tmp_path, "--sizes", "1000", "--iterations", "1", "--json", "rows.json")
     assert (done.returncode, done.stderr) == (0, "")
     rows = [json.loads(line) for line in (tmp_path / "rows.json").read_text().splitlines()]
-    points = [(point.call, point.way, point.size) for point in points_of((*CALLS,), WAYS, (1000,))]
+    points = [
+        (point.call, point.way, point.size) for point in points_of(2, (*CALLS,), WAYS, (1000,))
+    ]
     assert [(row["call"], row["way"], row["bytes"]) for row in rows] == points
     assert {call for call, way, _ in points if way == "functional"} == {*FUNCTIONAL}
     for row in rows:
@@ -103,13 +114,13 @@ def test_shared_cores_are_warned_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "load_average", lambda: 10_000.0)
-    assert command.main(["--calls", "barrier", "--ways", "sync", "--iterations", "1"]) == 0
+    assert command.main("torch", ["--calls", "barrier", "--ways", "sync", "--iterations", "1"]) == 0
     warning = "Warning: the cores were shared with other programs (load 10000.0 on "
     assert warning in capsys.readouterr().out
 
 
 def test_attention_is_measured_padded_and_uneven() -> None:
-    points = points_of(("dp_attention",), ("sync",), (4096, 64 << 20))
+    points = points_of(2, ("dp_attention",), ("sync",), (4096, 64 << 20))
     assert [(point.way, point.size) for point in points] == [("padded", 4096), ("uneven", 4096)]
 
 

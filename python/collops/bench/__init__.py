@@ -1,6 +1,5 @@
 """Benchmarks on the ranks of one host or several: ``collops bench``.
 
-This folder measures, launches, and writes tables, plots and JSON; it knows no operator. What is
-measured of each is a module of ``operators/``; what collectives share is in ``collectives/``, and
-other libraries are in ``peers/``.
+``operators`` lists what is measured; ``command`` prints it, ``ranks`` measures it, and neither
+knows an operator. Other libraries are in ``peers/``; ``programs`` compares the calls from C++.
 """

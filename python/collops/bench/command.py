@@ -7,27 +7,23 @@ import dataclasses
 import itertools
 import json
 import os
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 
-from collops.bench.arguments import parse, threads
-from collops.bench.gpu.options import on_gpu
-from collops.bench.gpu.start import RANK_PROGRAM, process_of_ranks
-from collops.bench.gpu.torch_baselines import TorchBaselines
-from collops.bench.launch import RanksFailedError, launch
-from collops.bench.operator import Operator, Row
+from collops.bench.launch import RanksFailedError, Start, launch, start_of
+from collops.bench.operator import Operator, Request, Row
 from collops.bench.operators import load
+from collops.bench.options import on_gpu, parse, threads
 from collops.bench.peers.mpi_launcher import Mpi, find_mpis
-from collops.bench.request import Request
-from collops.bench.shared_cores import load_average, shared_cores
-from collops.bench.start import Start, start_of
-from collops.bench.tables import compared, point_table
+from collops.bench.peers.torch_gpu import TorchBaselines
 from collops.core import core, usable_cores
 from collops.terminal import Progress
 from collops.terminal.arguments import status_of_command
 from collops.terminal.installation import command_line, installation_line
-from collops.terminal.tables import markdown_table
+
+# A row is disturbed if 95 % of its calls need more than its fastest call this many times.
+_MOST_SPREAD = 5.0
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -46,7 +42,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
     """
     start = start_of(operator, options)
     options.launched = start.size
-    gpu = on_gpu(operator, options, start)
+    gpu = on_gpu(operator, options, start.size)
     if start.size:
         if options.mpi:
             raise ValueError("--mpi starts ranks itself: not with a rank table or collops run")
@@ -58,13 +54,12 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
 
         require_matplotlib(options.plot)
     core()  # raises at once if the core cannot be loaded
-    sweep = operator.sweep if options.sweep else None
     request = Request(
         operator=operator.name,
         points=tuple(points),
         iterations=options.iterations,
         threads=threads(),
-        own=sweep.own if sweep else options.own,
+        own=options.own,
         peers=options.peers,
         gpu=gpu,
     )
@@ -73,33 +68,25 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
     load = load_average()
     measured, failed = _measure(operator, request, mpis or [None], start, options)
     if measured:
-        if operator.listing is None:
-            title, lines = ("Sweep", sweep.lines) if sweep else ("Summary", operator.summary)
-            print(f"### {title}\n\n{markdown_table(*lines(measured))}")
-        if options.plot:
-            from collops.bench.plot import save_plot
-
-            save = operator.listing.save_plot if operator.listing else partial(save_plot, operator)
-            save(options.plot, measured)
-            print(f"\nplot: {options.plot}")
-        if gpu is None and (warning := shared_cores(load, _spreads(measured))):
-            print(f"\nWarning: {warning}.")
-        print(f"\nFor an issue: {command_line()}; {installation_line()}")
+        _print_end(operator, measured, options, "" if gpu else disturbed(operator, measured, load))
     elif not failed and start.environments and not start.shows:
         print("The results are printed where rank 0 runs.")
-    wrong = any(row["wrong_ranks"] for rows in measured for row in rows)
+    wrong = any(operator.is_wrong(row) for rows in measured for row in rows)
     return 1 if failed or wrong or (start.shows and not measured) else 0
 
 
-def _spreads(measured: Sequence[Sequence[Row]]) -> list[float]:
-    """How far the times of each row are apart, of ranks with a core each."""
-    cores, _ = usable_cores()
-    return [
-        row["ms_p95"] / row["ms_min"]
-        for rows in measured
-        for row in rows
-        if row["ranks"] <= cores and row["ms_min"] > 0
-    ]
+def _print_end(
+    operator: Operator, measured: list[list[Row]], options: argparse.Namespace, warning: str
+) -> None:
+    """Prints what stands below the points of all launches."""
+    if text := operator.summary(measured):
+        print(text)
+    if options.plot:
+        operator.save_plot(options.plot, measured)
+        print(f"\nplot: {options.plot}")
+    if warning:
+        print(f"\nWarning: {warning}.")
+    print(f"\nFor an issue: {command_line()}; {installation_line()}")
 
 
 def _measure(
@@ -135,24 +122,22 @@ def _measure(
             said = f"collops bench {operator.name}: the ranks failed{where}:\n{problem}"
             print(said, file=sys.stderr)
         progress.clear()
-        if shown and operator.listing and (foot := operator.listing.foot(shown)):
-            print(f"\n{foot}", flush=True)
+        if shown and (foot := operator.foot(shown)):
+            print(foot, flush=True)
         measured += shown
     return measured, failed
 
 
 def _records(request: Request, ranks: int, mpi: Mpi | None, start: Start) -> Iterator[Row]:
     """What rank 0 writes: this process, or a rank that is started here."""
-    if request.gpu is not None:
-        torch = TorchBaselines(request)
-        for record in launch(request, ranks, None, [process_of_ranks()], RANK_PROGRAM):
-            yield from torch.add(record) if record["record"] == "point" else ()
+    torch = TorchBaselines(request) if request.gpu else None
+    if start.rank < 0:
+        for record in launch(request, ranks, mpi, start.environments):
+            if torch is not None and record["record"] == "point":
+                yield from torch.add(record)
             yield record
         return
-    if start.rank < 0:
-        yield from launch(request, ranks, mpi, start.environments)
-        return
-    from collops.bench.rank_program import measure
+    from collops.bench.ranks import measure
 
     os.environ["COLLOPS_NUM_THREADS"] = str(request.threads)
     yield from measure(request, "")
@@ -165,14 +150,53 @@ def _show(
     if record["record"] == "note":
         print(f"Note: {record['text']}.\n", flush=True)
         return []
-    rows = compared(operator, record)
+    rows = operator.rows(record)
     if options.json:
         with options.json.open("a") as lines:
             lines.writelines(json.dumps(row) + "\n" for row in rows)
-    if operator.listing is None:
-        print(point_table(operator, rows), flush=True)
-        return rows
-    if first:
-        print(f"\n{operator.listing.head(rows[0])}")
-    print("\n".join(operator.listing.lines(rows)), flush=True)
+    if first and (head := operator.head(rows[0])):
+        print(head)
+    if text := operator.text(rows):
+        print(text, flush=True)
     return rows
+
+
+def disturbed(operator: Operator, measured: Sequence[Sequence[Row]], load: float) -> str:
+    """A warning if other programs had the cores, too; `load` is the average before."""
+    cores, _ = usable_cores()  # each row's ranks must have one, to show other programs
+    rows = [row for rows in measured for row in rows if row["ranks"] <= cores]
+    return shared_cores(load, [operator.spread(row) for row in rows])
+
+
+def shared_cores(load: float, spreads: Sequence[float]) -> str:
+    """A warning if the cores were shared with other programs; empty if they were not.
+
+    Args:
+        load: the load average before the ranks were started.
+        spreads: the 95th percentile of each row's times over its fastest one, of rows whose ranks
+            have a core each.
+
+    Example:
+        >>> shared_cores(0.0, [1.5, 2.0, 9.0])
+        ''
+    """
+    cores = os.cpu_count() or 1
+    if load > cores:
+        return (
+            f"the cores were shared with other programs (load {load:.1f} on {cores} cores): "
+            "these times are mostly the scheduler's"
+        )
+    if spreads and statistics.median_low(spreads) > _MOST_SPREAD:
+        return (
+            f"in most rows the slowest calls took more than {_MOST_SPREAD:g} times as long as the "
+            f"fastest (load {load:.1f} on {cores} cores): other programs disturbed these times"
+        )
+    return ""
+
+
+def load_average() -> float:
+    """The load average of the last minute; 0 where the system does not tell it."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return 0.0

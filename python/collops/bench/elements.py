@@ -52,7 +52,7 @@ class Element:
 
     def tensor(self, bits: Bits) -> Any:
         """A torch tensor on the same memory."""
-        from collops.bench.peers.torch_calls import torch_tensor
+        from collops.bench.peers.gloo import torch_tensor
 
         return torch_tensor(bits.view(f"int{self.bits.itemsize * 8}"), self.name)
 

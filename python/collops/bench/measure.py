@@ -1,13 +1,15 @@
-"""Variant, one implementation of the measured work; variants timed in turn on all ranks."""
+"""Variants of the measured work, timed in turn on all ranks; the memory that a call adds."""
 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +22,30 @@ Times = npt.NDArray[np.float64]
 BEGIN, END, PARTS = 0, 1, 2
 MOST_PARTS = 4
 WARM_UP = 2
+# Rounds between two looks at the clock, where the time is limited; even, so that each of two
+# variants goes first as often as the other.
+_ROUNDS_PER_LOOK = 4
 _PLACE_BARRIERS, _PLACE_LOOKS = 20, 10
 
-
 Run = Callable[[], object]
+# Waits for all ranks, and rewrites a variant's x.
+Meet = Callable[[], None]
+Rewrite = Callable[[Any], None]
 # A part's name, one of the operator's `parts` (or all), and its function.
 Step = tuple[str, Run]
+
+
+class Rounds(NamedTuple):
+    """How often variants are called in turn.
+
+    number: rounds that count; two before them do not.
+    burst: calls of a variant in its turn; with several, one before them does not count.
+    most_s: seconds after which no further round begins.
+    """
+
+    number: int
+    burst: int = 1
+    most_s: float = math.inf
 
 
 @dataclass
@@ -42,6 +62,7 @@ class Variant:
     moved_bytes: int = 0  # of all blocks, if not those of the point
     calls: int = 1  # one after the other between two looks at the clock
     cores: frozenset[int] = frozenset()  # of the calling thread; empty: those of the rank
+    meet: Meet | None = None  # in place of the measurement's own
     measure: Callable[[], float] | None = None  # in place of steps: returns the seconds of a call
     facts: dict[str, Any] = field(default_factory=dict)  # what its row says besides
     held_bytes: int = 0  # of its buffers beside x and result
@@ -65,43 +86,48 @@ Maker = Callable[[], Variant]
 
 def interleave(
     variants: Sequence[Variant],
-    iterations: int,
-    rewrite: Callable[[Any], None],
-    meet: Callable[[], None],
-    burst: int = 1,
+    rounds: Rounds,
+    rewrite: Rewrite,
+    meet: Meet,
+    most: Callable[[float], float] = float,
 ) -> Times:
     """Runs calls of each variant in each round, in another order each time.
 
     Args:
         variants: the variants.
-        iterations: rounds that count; two rounds before them do not.
+        rounds: how often.
         rewrite: rewrites a variant's x.
         meet: waits for all ranks.
-        burst: calls of a variant in its turn; with several, one before them does not count.
+        most: the largest of the ranks' values, by which they agree that the time is over.
 
     Returns:
-        [variants, iterations * burst, 2 + parts] seconds of this rank.
+        [variants, rounds * burst, 2 + parts] seconds of this rank.
     """
-    times = np.zeros((len(variants), iterations * burst, PARTS + MOST_PARTS))
+    burst = rounds.burst
+    times = np.zeros((len(variants), rounds.number * burst, PARTS + MOST_PARTS))
     unused = np.zeros(PARTS + MOST_PARTS)
     pinned = now_on = frozenset(os.sched_getaffinity(0))
+    start = time.monotonic()
     gc.collect()
     gc.disable()
     try:
-        for i, order in enumerate(orders(len(variants), iterations + WARM_UP), -WARM_UP):
+        for i, order in enumerate(orders(len(variants), rounds.number + WARM_UP), -WARM_UP):
+            looks = rounds.most_s < math.inf and i > 0 and i % _ROUNDS_PER_LOOK == 0
+            if looks and most(time.monotonic() - start) > rounds.most_s:
+                return times[:, : i * burst]
             for number in order:
                 variant = variants[number]
                 if (variant.cores or pinned) != now_on:
                     now_on = variant.cores or pinned
                     os.sched_setaffinity(0, now_on)
-                for call in range(-_untimed(burst), burst):
+                for call in range(-1 if burst > 1 else 0, burst):
                     if variant.x is not None:
                         rewrite(variant.x)
                     row = times[number, i * burst + call] if min(i, call) >= 0 else unused
                     if variant.calls == len(variant.steps) == 1:
-                        _time_one(variant.steps[0][1], meet, row)
+                        _time_one(variant.steps[0][1], variant.meet or meet, row)
                     else:
-                        meet()
+                        (variant.meet or meet)()
                         _time(variant, row)
     finally:
         os.sched_setaffinity(0, pinned)
@@ -109,21 +135,12 @@ def interleave(
     return times
 
 
-def num_rewrites(iterations: int, burst: int) -> int:
-    """How often interleave() rewrites a variant's x."""
-    return (iterations + WARM_UP) * (burst + _untimed(burst))
-
-
-def _untimed(burst: int) -> int:
-    return 1 if burst > 1 else 0
-
-
 def orders(variants: int, rounds: int) -> list[list[int]]:
     """The order of each round: the same on every rank, and another one from round to round."""
     return [np.random.default_rng(i).permutation(variants).tolist() for i in range(rounds)]
 
 
-def _time_one(step: Callable[[], object], meet: Callable[[], None], row: Times) -> None:
+def _time_one(step: Run, meet: Meet, row: Times) -> None:
     """One call of one part, with nothing between the barrier, the clock and the call."""
     now = time.perf_counter
     meet()
@@ -180,7 +197,13 @@ def typical_parts(times: Times, one_clock: bool = True) -> Times:
     return np.asarray(times[ends.argmax(), typical, PARTS:])
 
 
-def place_us(meet: Callable[[], None]) -> float:
+def pin(rank: int, threads: int) -> None:
+    """Pins rank r to core r % cores, and with several threads to the next cores."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[(rank * threads + i) % len(cores)] for i in range(threads)})
+
+
+def place_us(meet: Meet) -> float:
     """Microseconds of a barrier, which show how near the cores are to each other.
 
     The median of several looks: one look may hold a moment in which a core did other work.
@@ -193,3 +216,49 @@ def place_us(meet: Callable[[], None]) -> float:
             meet()
         looks.append(time.perf_counter() - begin)
     return float(np.median(looks)) / _PLACE_BARRIERS * 1e6
+
+
+_STATUS = Path("/proc/self/status")
+_ROLLUP = Path("/proc/self/smaps_rollup")
+_CLEAR = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+
+
+def added_bytes(call: Run, meet: Meet) -> tuple[int, int] | None:
+    """Runs a call of all ranks and measures the private and the shared bytes that it adds.
+
+    Private: how far VmHWM, reset before, rises above VmRSS, without files and shared memory.
+    Shared: the growth of this process's share of shared memory (Pss_Shmem); in the sum over the
+    ranks a page that two of them map counts once.
+
+    Args:
+        call: the measured call; memory that it uses for the first time counts.
+        meet: waits for all ranks, so that none changes shared memory while another one looks.
+
+    Returns:
+        The two numbers, or None if the system does not provide them.
+    """
+    try:
+        _CLEAR.write_text(_RESET_PEAK)
+        before, shared_before = _amounts(_STATUS), _amounts(_ROLLUP)["Pss_Shmem"]
+    except (OSError, KeyError):
+        before, shared_before = {}, 0
+    meet()
+    call()
+    meet()
+    if not before:
+        return None
+    after, shared_after = _amounts(_STATUS), _amounts(_ROLLUP)["Pss_Shmem"]
+    grown = sum(after[name] - before[name] for name in ("RssFile", "RssShmem"))
+    alone = after["VmHWM"] - before["VmRSS"] - grown
+    return max(alone, 0), shared_after - shared_before
+
+
+def _amounts(path: Path) -> dict[str, int]:
+    """The lines of a file of /proc that are amounts of memory, in bytes."""
+    amounts = {}
+    for line in path.read_text().splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] == "kB":
+            amounts[words[0].rstrip(":")] = int(words[1]) * 1024
+    return amounts

@@ -1,70 +1,175 @@
-"""Operator: the description of an operator that its module in ``operators/`` gives the bench."""
+"""Operator: what the bench asks of the module of an operator; and the request of a launch."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from collops.bench.elements import NAMES
-from collops.bench.peers import PEERS
-from collops.bench.request import Point
 
 # The figures of a variant and the parameters of its point, as --json writes them.
 Row = dict[str, Any]
-# The column heads of a table and the cells of its lines.
-Lines = tuple[tuple[str, ...], list[list[str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """The measurement of --sweep: several sizes, without other libraries."""
+class Point(ABC):
+    """One point to measure; an operator's own class has its parameters."""
 
-    help: str
-    own: tuple[str, ...]  # the measured variants
-    lines: Callable[[list[list[Row]]], Lines]  # of the table, from the rows of each point
+    dtype: str
+
+    @property
+    @abstractmethod
+    def ranks(self) -> int:
+        """The number of ranks."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """The name of the point in notes."""
+
+    @property
+    def burst(self) -> int:
+        """Calls of a variant in its turn of a round; with several, one before them does not count.
+
+        What ran before has left a short call's code and memory out of the caches.
+        """
+        return 1
+
+    @abstractmethod
+    def describe(self) -> Row:
+        """The parameters of the point, for every row."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listing:
-    """One table of all points, in place of a table for each, and its plot."""
+class OnGpu:
+    """Ranks that are threads of one process, on its GPUs.
 
-    head: Callable[[Row], str]  # the lines above those of a launch, from a row
-    lines: Callable[[list[Row]], list[str]]  # of a point
-    foot: Callable[[list[list[Row]]], str]  # what stands below those of a launch; may be empty
-    save_plot: Callable[[Path, list[list[Row]]], None]
+    Attributes:
+        backend: the backend that is measured.
+        devices: the GPUs; rank r has that of r modulo their number.
+        calls: calls between two events.
+        graph: whether these calls are captured once, and replayed.
+    """
+
+    backend: str
+    devices: tuple[int, ...]
+    calls: int
+    graph: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operator:
-    """The options, points and variants of an operator, and the columns of its tables."""
+class Request:
+    """The work of one launch: all points with the same number of ranks, with one MPI or none.
+
+    Attributes:
+        own: the variants of collops.
+        peers: the other libraries.
+        alone: whether nothing is measured beside `own`.
+        most_s: seconds of a point after which no further round begins.
+        mpi: the name of the MPI that started the ranks.
+        gpu: None: the ranks compute on the host.
+    """
+
+    operator: str
+    points: tuple[Any, ...]
+    iterations: int
+    threads: int
+    own: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
+    alone: bool = False
+    most_s: float = float("inf")
+    mpi: str = ""
+    seed: int = 1
+    gpu: OnGpu | None = None
+
+
+class Operator(ABC):
+    """The options, points and variants of an operator, and how its rows are shown.
+
+    A subclass defines name, description, epilog (what is measured without arguments), quick (what
+    --quick takes), own (the variants of collops, in the order in which they are shown) and
+    reference (the variant with whose result the others are compared), and may change the others.
+    """
 
     name: str
     description: str
-    epilog: str  # help text: the points without arguments
-    quick: str  # help text of --quick
-    add_options: Callable[[argparse.ArgumentParser], None]
-    points: Callable[[argparse.Namespace], list[Point]]  # ValueError: contradicting options
-    variants: Callable[..., Any]  # arguments: point, work, peers, seed
-    own: tuple[str, ...]  # variants of collops, in the order in which they are shown
-    on_gpu: tuple[str, ...] = ()  # the same on a GPU; empty: it has no benchmark there
-    reference: str  # the variant with whose result the others are compared
-    torch_peers: tuple[str, ...]  # the peers that need torch
-    torch_columns: str  # the name of their columns in notes
-    compare: Callable[[Row, dict[str, Row]], Row]  # adds a row's ratios to other rows of the point
-    listing: Listing | None = None  # if given, the next six fields are not used
-    title: Callable[[Row], str] = str  # the name of a row's point in tables and plots
-    # The line above a point's table, with the given text.
-    headline: Callable[[Row, str], str] = lambda row, text: text
-    ratios: dict[str, str] = field(default_factory=dict)  # columns: head -> key of the row
-    summary: Callable[[list[list[Row]]], Lines] = lambda points: ((), [])  # of all points
-    # Part of a call -> its name in plots, in the order of the stack.
-    parts: dict[str, str] = field(default_factory=dict)
-    unplotted: tuple[str, ...] = ()  # variants without a bar
-    sweep: Sweep | None = None
-    peers: tuple[str, ...] = PEERS  # what --peers may name
-    default_peers: tuple[str, ...] | None = None  # without --peers; None: all of them
-    dtypes: tuple[str, ...] = tuple(NAMES)  # --dtype's default
+    epilog: str
+    quick: str
+    own: tuple[str, ...] = ()
+    reference: str = ""
+    on_gpu: tuple[str, ...] = ()  # own on a GPU; empty: it has no benchmark there
+    peers: tuple[str, ...] = ()  # what --peers may name
+    usual_peers: tuple[str, ...] = ()  # without --peers
+    torch_columns: str = ""  # the columns of the peers that need torch, in notes
+    dtypes: tuple[str, ...] = tuple(NAMES)  # --dtype's default; empty: no such option
+    iterations: tuple[int, int] = (15, 3)  # --iterations' default, and that of --quick
     several_hosts: bool = False  # whether its ranks may be on several hosts
+    plotted: str = "draw the time as stacked parts"
+    variants: ClassVar[Any] = None  # the class of its Variants
+
+    @abstractmethod
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Adds those of this operator."""
+
+    def settle(self, options: argparse.Namespace) -> None:
+        """Makes options fit each other, once they are read."""
+        del options
+
+    @abstractmethod
+    def points(self, options: argparse.Namespace) -> Sequence[Any]:
+        """The points in the order of the tables.
+
+        Raises:
+            ValueError: the options do not fit together, or a package is missing.
+        """
+
+    def measure(self, request: Request, store: str) -> Iterator[Row] | None:
+        """The lines of rank 0, where this operator measures in its own way."""
+        del request, store
+        return None
+
+    def rows(self, record: Row) -> list[Row]:
+        """One row per variant of a measured point, with its ratios to other variants."""
+        point = {key: value for key, value in record.items() if key not in ("record", "columns")}
+        others = {row["column"]: row for row in record["columns"]}
+        return [self.compare({**point, **row}, others) for row in others.values()]
+
+    def compare(self, row: Row, others: dict[str, Row]) -> Row:
+        """The row with its ratios to other rows of its point."""
+        del others
+        return row
+
+    def head(self, row: Row) -> str:
+        """The text above a launch's points, from a row of the first one."""
+        del row
+        return ""
+
+    @abstractmethod
+    def text(self, rows: list[Row]) -> str:
+        """The text of a point."""
+
+    def foot(self, points: list[list[Row]]) -> str:
+        """The text below a launch's points."""
+        del points
+        return ""
+
+    def summary(self, points: list[list[Row]]) -> str:
+        """The text below the points of all launches."""
+        del points
+        return ""
+
+    def spread(self, row: Row) -> float:
+        """How far the times of a row are apart."""
+        return float(row["ms_p95"] / row["ms_min"]) if row["ms_min"] > 0 else 1.0
+
+    def is_wrong(self, row: Row) -> bool:
+        """Whether a result of the row is wrong."""
+        return bool(row["wrong_ranks"])
+
+    @abstractmethod
+    def save_plot(self, path: Path, points: list[list[Row]]) -> None:
+        """Writes the picture of all points."""

@@ -1,18 +1,18 @@
-"""Draws the times: a bar per variant, stacked from its parts."""
+"""The pictures of benchmarks: bars that are stacked from parts, and lines by size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from collops.bench.operator import Operator, Row
-from collops.bench.tables import full_title
+from collops.bench.operator import Row
 from collops.golden.compare.limits import robust_limits
 
-# The colours of an operator's parts, in their order, and of the rest of a call.
+# The colours of the parts, in their order, and of the rest of a call.
 _COLORS = ("#4c78a8", "#bab0ac", "#f58518", "#e45756", "#b279a2")
 _REST = "#54a24b"
 _ACROSS = 3
@@ -20,6 +20,8 @@ _WIDTH, _BAR, _MARGIN = 6.2, 0.3, 1.0
 _CUT = 4.0
 _MARGIN_OF_X = 0.18
 _ROOM_OF_Y = 1.6
+# The y and the x of each line.
+Line = tuple[Sequence[float], Sequence[float]]
 
 
 def require_matplotlib(path: Path) -> None:
@@ -32,47 +34,139 @@ def require_matplotlib(path: Path) -> None:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         raise ValueError(
-            "--plot needs matplotlib: pip install 'collops[plot]' or matplotlib"
+            "--plot needs matplotlib: pip install 'collops[bench]' or matplotlib"
         ) from None
 
 
-def save_plot(operator: Operator, path: Path, points: list[list[Row]]) -> None:
-    """Writes one picture with a panel for each point of each launch."""
+@dataclass
+class Panel:
+    """Lines by size, both axes logarithmic.
+
+    Attributes:
+        lines: by label, x and y.
+        dashed: the label of a limit.
+        styles: matplotlib's options of other lines, by label.
+        marked: the value at which a line goes across, on a linear axis from 0 on.
+    """
+
+    title: str
+    x_name: str
+    y_name: str
+    lines: Mapping[str, Line]
+    dashed: str = ""
+    styles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    marked: float | None = None
+
+
+def save_panels(path: Path, panels: Sequence[Panel], across: int = _ACROSS) -> None:
+    """Writes one picture of all panels."""
+    panels_figure(panels, across).savefig(path, dpi=110)
+
+
+def panels_figure(panels: Sequence[Panel], across: int = _ACROSS) -> Any:
+    """The picture of panels with lines."""
+    from matplotlib.figure import Figure
+
+    across = min(across, len(panels))
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(5.4 * across, 4.0 * down))
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for panel, axis in zip(panels, axes, strict=False):
+        _draw_lines(axis, panel)
+    for axis in axes[len(panels) :]:
+        axis.axis("off")
+    figure.tight_layout()
+    return figure
+
+
+def _draw_lines(axis: Any, panel: Panel) -> None:
+    for label, (xs, ys) in panel.lines.items():
+        limit = {"linestyle": "--", "color": "black"}
+        style = limit if label == panel.dashed else panel.styles.get(label, {"marker": "o"})
+        axis.plot(xs, ys, label=label, **style)
+    axis.set_title(panel.title, fontsize=9)
+    axis.set_xlabel(panel.x_name, fontsize=8)
+    axis.set_ylabel(panel.y_name, fontsize=8)
+    axis.grid(visible=True, alpha=0.3)
+    sized = any(x > 0 for xs, _ in panel.lines.values() for x in xs)
+    if sized:
+        axis.set_xscale("log", base=2)
+    if panel.marked is not None:
+        axis.axhline(panel.marked, color="black", linewidth=0.8)
+        values = np.array([panel.marked, *(y for _, ys in panel.lines.values() for y in ys)])
+        axis.set_ylim(0, 1.1 * max(panel.marked, robust_limits(values)[1]))
+        _mark_outliers(axis, list(panel.lines.values()), 0, axis.get_ylim()[1])
+    elif sized:
+        axis.set_yscale("log")
+        fit_scale(axis, list(panel.lines.values()))
+    if panel.lines:
+        axis.legend(fontsize=7)
+
+
+def fit_scale(axis: Any, lines: Sequence[Line]) -> None:
+    """Limits a logarithmic y axis to the values but for outliers, which are marked at its edge."""
+    values = np.array([y for _, ys in lines for y in ys if y > 0])
+    if not values.size:
+        return
+    low, high = robust_limits(values)
+    if low <= values.min() and high >= values.max():
+        return
+    low, high = low / _ROOM_OF_Y, high * _ROOM_OF_Y
+    axis.set_ylim(low, high)
+    _mark_outliers(axis, lines, low, high)
+
+
+def _mark_outliers(axis: Any, lines: Sequence[Line], low: float, high: float) -> None:
+    """Marks points beyond the scale at its edge, with their value."""
+    for xs, ys in lines:
+        for x, y in zip(xs, ys, strict=True):
+            if y > high or 0 < y < low:
+                edge, mark, align = (high, "^", "top") if y > high else (low, "v", "bottom")
+                axis.plot([x], [edge], mark, color="black", clip_on=False, ms=6)
+                axis.text(x, edge, f"  {y:.3g}", va=align, fontsize=7)
+
+
+def save_bars(path: Path, titles: Mapping[str, str], points: Mapping[str, Sequence[Row]]) -> None:
+    """Writes one picture with a panel for each point, and in it a bar for each row.
+
+    Args:
+        path: the file.
+        titles: part of a call -> its name, in the order of the stack.
+        points: by title of the panel.
+    """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    drawn = [[row for row in rows if row["column"] not in operator.unplotted] for rows in points]
-    across = min(_ACROSS, len(drawn))
-    down = -(-len(drawn) // across)
-    most = max(map(len, drawn))
+    across = min(_ACROSS, len(points))
+    down = -(-len(points) // across)
+    most = max(map(len, points.values()))
     figure = Figure(figsize=(_WIDTH * across, (_BAR * most + _MARGIN) * down + 0.5))
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for panel, rows in zip(panels, drawn, strict=False):
-        _draw(panel, operator, rows)
-    for panel in panels[len(drawn) :]:
-        panel.axis("off")
-    shown = drawn_parts(operator, [row for rows in drawn for row in rows])
-    handles = [Patch(color=_colors(operator)[part]) for part in shown]
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for axis, (title, rows) in zip(axes, points.items(), strict=False):
+        draw_bars(axis, title, titles, rows)
+    for axis in axes[len(points) :]:
+        axis.axis("off")
+    shown = drawn_parts(titles, [row for rows in points.values() for row in rows])
+    handles = [Patch(color=_colors(titles)[part]) for part in shown]
     names = list(shown.values())
     figure.legend(handles, names, loc="upper center", ncols=len(names), frameon=False)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.45 / figure.get_figheight()))
     figure.savefig(path, dpi=110)
 
 
-def parts_of(operator: Operator, row: Row) -> dict[str, float]:
+def parts_of(titles: Mapping[str, str], row: Row) -> dict[str, float]:
     """Milliseconds of each part, and the rest of the call."""
-    parts = {name: ms for name, ms in row["parts_ms"].items() if name in operator.parts}
+    parts = {name: ms for name, ms in row["parts_ms"].items() if name in titles}
     return {**parts, "rest": max(row["ms"] - sum(parts.values()), 0.0)}
 
 
-def drawn_parts(operator: Operator, rows: list[Row]) -> dict[str, str]:
+def drawn_parts(titles: Mapping[str, str], rows: Sequence[Row]) -> dict[str, str]:
     """The titles of the parts that take time in a row, in their order."""
-    titles = {**operator.parts, "rest": "rest"}
-    taken = {name for row in rows for name, ms in parts_of(operator, row).items() if ms > 0}
-    return {name: title for name, title in titles.items() if name in taken}
+    taken = {name for row in rows for name, ms in parts_of(titles, row).items() if ms > 0}
+    return {name: title for name, title in {**titles, "rest": "rest"}.items() if name in taken}
 
 
-def longest_bar(times: list[float]) -> float:
+def longest_bar(times: Sequence[float]) -> float:
     """The longest bar that is drawn whole: of times that are all alike the largest.
 
     A time above _CUT times the upper quartile would make the other bars too short to compare.
@@ -85,54 +179,31 @@ def longest_bar(times: list[float]) -> float:
     return max(time for time in times if time <= limit)
 
 
-def _colors(operator: Operator) -> dict[str, str]:
-    return {**dict(zip(operator.parts, _COLORS, strict=False)), "rest": _REST}
+def _colors(titles: Mapping[str, str]) -> dict[str, str]:
+    return {**dict(zip(titles, _COLORS, strict=False)), "rest": _REST}
 
 
-def _draw(panel: Any, operator: Operator, rows: list[Row]) -> None:
-    """One panel: the first variant on top; a bar that is too long is cut, and marked."""
+def draw_bars(axis: Any, title: str, titles: Mapping[str, str], rows: Sequence[Row]) -> None:
+    """One panel: the first row on top; a bar that is too long is cut, and marked."""
     longest = longest_bar([row["ms"] for row in rows])
     end = longest * (1 + _MARGIN_OF_X)
     for y, row in enumerate(rows):
         left = 0.0
-        parts = parts_of(operator, row)
-        for name, color in _colors(operator).items():
+        parts = parts_of(titles, row)
+        for name, color in _colors(titles).items():
             width = min(parts.get(name, 0.0), end - left)
-            panel.barh(y, width, left=left, color=color, height=0.72)
+            axis.barh(y, width, left=left, color=color, height=0.72)
             left += width
         if row["ms"] <= longest:
-            panel.text(left, y, f" {row['ms']:.2f}", va="center", fontsize=7)
+            axis.text(left, y, f" {row['ms']:.2f}", va="center", fontsize=7)
         else:
             box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
             words = f"cut: {row['ms']:.2f} >>"
-            panel.text(end, y, words, va="center", ha="right", fontsize=7, bbox=box)
-    panel.set_title(full_title(operator, rows[0]), fontsize=9)
-    panel.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
-    panel.invert_yaxis()
-    panel.set_xlim(0, end)
-    panel.set_xlabel("ms until the last rank is done, median", fontsize=7)
-    panel.tick_params(axis="x", labelsize=7)
-    panel.spines[["top", "right"]].set_visible(False)
-
-
-def fit_scale(panel: Any, lines: Sequence[tuple[Sequence[float], Sequence[float]]]) -> None:
-    """Limits a logarithmic y axis to the values but for outliers, which are marked at its edge.
-
-    Args:
-        panel: the axes on which the lines are drawn.
-        lines: the x and the y of each line.
-    """
-    values = np.array([y for _, ys in lines for y in ys if y > 0])
-    if not values.size:
-        return
-    low, high = robust_limits(values)
-    if low <= values.min() and high >= values.max():
-        return
-    low, high = low / _ROOM_OF_Y, high * _ROOM_OF_Y
-    panel.set_ylim(low, high)
-    for xs, ys in lines:
-        for x, y in zip(xs, ys, strict=True):
-            if y > high or 0 < y < low:
-                edge, mark, align = (high, "^", "top") if y > high else (low, "v", "bottom")
-                panel.plot([x], [edge], mark, color="black", clip_on=False, ms=6)
-                panel.text(x, edge, f"  {y:.3g}", va=align, fontsize=7)
+            axis.text(end, y, words, va="center", ha="right", fontsize=7, bbox=box)
+    axis.set_title(title, fontsize=9)
+    axis.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
+    axis.invert_yaxis()
+    axis.set_xlim(0, end)
+    axis.set_xlabel("ms until the last rank is done, median", fontsize=7)
+    axis.tick_params(axis="x", labelsize=7)
+    axis.spines[["top", "right"]].set_visible(False)

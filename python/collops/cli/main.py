@@ -38,7 +38,7 @@ COMMANDS = {
     ),
     "tune": Command(
         "measure the sizes at which AllReduce should switch its algorithm on this machine",
-        "tune.command",
+        "bench.tune",
     ),
     "plan": Command(
         "predict the cost of a call on many hosts, and which limit it reaches first",
@@ -109,16 +109,9 @@ def _bench(arguments: Sequence[str]) -> int:
     name = _chosen(_bench_parser(), [spelling.operator_name(word) for word in arguments[:1]])
     if name is None:
         return 2
-    if name != "torch":
-        return int(_module("bench.command").main(name, arguments[1:]))
-    try:
-        measure = _module("bench.torch.command").main
-    except (ImportError, OSError) as error:
-        absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
-        why = "is not installed (pip install torch)" if absent else f"cannot be used: {error}"
-        print(f"collops bench torch: torch {why}", file=sys.stderr)
-        return 2
-    return int(measure(arguments[1:]))
+    if name == "cpp":
+        return int(_module("bench.programs").main(arguments[1:]))
+    return int(_module("bench.command").main(name, arguments[1:]))
 
 
 def every_parser() -> argparse.ArgumentParser:
@@ -126,8 +119,8 @@ def every_parser() -> argparse.ArgumentParser:
     golden = subparsers(_module("golden.__main__").parser_of("collops golden"))
     run = _module("golden_run.command").parser()
     bench = _module("bench.operators")
-    own = {name: _module("bench.arguments").parser_of(bench.load(name)) for name in bench.OPERATORS}
-    torch = _module("bench.torch_arguments").parser()
+    own = {name: _module("bench.options").parser_of(bench.load(name)) for name in bench.OPERATORS}
+    cpp = _module("bench.programs").parser()
     parsers = {
         name: _module(command.module).parser()
         for name, command in COMMANDS.items()
@@ -136,7 +129,7 @@ def every_parser() -> argparse.ArgumentParser:
     # Without the other name of generate, which only `python -m golden` takes.
     known = {word: golden[word] for word in GOLDEN_COMMANDS if word in golden}
     parsers["golden"] = _complete(_golden_parser(), {"run": run, **known})
-    parsers["bench"] = _complete(_bench_parser(), {**own, "torch": torch})
+    parsers["bench"] = _complete(_bench_parser(), {**own, "cpp": cpp})
     return _complete(_parser(), parsers)
 
 
@@ -160,7 +153,7 @@ def _golden_parser() -> Parser:
 def _bench_parser() -> Parser:
     words = {
         **_module("bench.operators").OPERATORS,
-        "torch": "calls of torch.distributed on collops beside gloo",
+        "cpp": "the same calls from C++, in turn with those of MPIs",
     }
     purpose = "Measures operators on one host or several, beside other libraries."
     return _parser_of_words("collops bench", purpose, "BENCH", words)

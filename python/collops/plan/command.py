@@ -7,9 +7,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from collops.bench.arguments import dtype
-from collops.bench.collectives.points import size_of
-from collops.bench.collectives.skew import EVEN, WORDS, share, skew
+from collops.bench.options import dtype
+from collops.bench.shares import EVEN, WORDS, share, size_of, skew
 from collops.core import core
 from collops.errors import nearest
 from collops.launch.rank_table import read_rank_table

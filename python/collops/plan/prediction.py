@@ -262,10 +262,3 @@ def total_bytes(call: Call) -> int:
 def item_bytes(dtype: str) -> int:
     """Bytes of an element."""
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
-
-
-def shared_out(total: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """Elements of each rank by its weight; the last one has the rest."""
-    whole = sum(weights)
-    parts = [total * weight // whole for weight in weights[:-1]]
-    return (*parts, total - sum(parts))

@@ -1,14 +1,14 @@
 // The counts of the arithmetic peak, for every set of kernels that this machine has.
-#include "collops/kernels/arithmetic_peak/arithmetic_peak.h"
-
 #include <cstdint>
 
+#include "../../../bench/peak.h"
 #include "check.h"
 #include "collops/core/dtype.h"
 #include "collops/kernels/isa.h"
 
 namespace {
 
+using bench::RunArithmetic;
 using collops::DType;
 using namespace collops::kernels;
 

@@ -12,13 +12,12 @@ import pytest
 from simulated_driver import Driver
 
 import collops
-from collops.bench.arguments import parse
-from collops.bench.gpu.place import GpuPlace
-from collops.bench.measured_point import MeasuredPoint
-from collops.bench.operator import Row
+from collops.bench.gpu import GpuPlace
+from collops.bench.operator import OnGpu, Request, Row
 from collops.bench.operators import load
-from collops.bench.peers.installed import Peers
-from collops.bench.request import OnGpu, Request
+from collops.bench.options import parse
+from collops.bench.peers import Peers
+from collops.bench.variants import MeasuredPoint
 from collops.testing import run_ranks
 from patience import patience
 

@@ -14,21 +14,25 @@ import numpy as np
 import pytest
 
 from collops.bench.elements import Element, exact_density, fresh_memory
-from collops.bench.groups import share_rows
-from collops.bench.measure import Variant, interleave, own_slowest, together, typical_parts
-from collops.bench.memory import added_bytes
+from collops.bench.measure import (
+    Rounds,
+    Variant,
+    added_bytes,
+    interleave,
+    own_slowest,
+    together,
+    typical_parts,
+)
+from collops.bench.operator import Request
 from collops.bench.operators import load
-from collops.bench.operators.linear_parallel.points import Groups, LinearPoint
-from collops.bench.operators.linear_parallel.report import best, summary
-from collops.bench.operators.linear_parallel.variants import LinearVariants
+from collops.bench.operators.linear_parallel import best, summary
+from collops.bench.operators.linear_variants import Groups, LinearPoint, LinearVariants
 from collops.bench.peers.mpi_launcher import find_mpis
-from collops.bench.request import Request
-from collops.bench.tables import compared, point_table
-from collops.core import core
+from collops.bench.shares import share_rows
 from collops.terminal.tables import markdown_table
 
 _MIB = 1 << 20
-LINEAR = load("linear_parallel")
+LINEAR: Any = load("linear_parallel")
 
 
 def point(**fields: Any) -> LinearPoint:
@@ -149,7 +153,7 @@ def test_variants_run_in_turn_and_their_input_is_written_anew() -> None:
         Variant(key, key, [("gather", partial(seen.append, key))], x=np.zeros(1)) for key in "abc"
     ]
     written: list[Any] = []
-    times = interleave(variants, 4, written.append, lambda: seen.append("meet"))
+    times = interleave(variants, Rounds(4), written.append, lambda: seen.append("meet"))
     assert times.shape[:2] == (3, 4)
     assert len(written) == 18
     assert seen[::2] == ["meet"] * 18
@@ -183,7 +187,7 @@ def record(**changes: float) -> dict[str, Any]:
 
 
 def test_ratios_are_to_the_product_alone_to_the_peak_and_to_the_fused_call() -> None:
-    rows = {row["column"]: row for row in compared(LINEAR, record(mpi_alltoallv=33.0))}
+    rows = {row["column"]: row for row in LINEAR.rows(record(mpi_alltoallv=33.0))}
     assert rows["fused_window"]["to_gemm"] == 1.1
     assert rows["mpi_alltoallv"]["to_fused"] == 3.0
     assert rows["gemm"]["peak_fraction"] == 0.8
@@ -193,16 +197,16 @@ def test_ratios_are_to_the_product_alone_to_the_peak_and_to_the_fused_call() -> 
     head, [line] = summary([list(rows.values())])
     assert line[head.index("packed GEMM / limit")] == "1.050"
     assert line[head.index("MPI / packed")] == "3.667"
-    slow_memory = {row["column"]: row for row in compared(LINEAR, record(read=21.0))}
+    slow_memory = {row["column"]: row for row in LINEAR.rows(record(read=21.0))}
     assert slow_memory["gemm_packed"]["to_limit"] == 0.4
     assert rows["fused_window"]["parts_ms"] == {"gemm": 10.0, "exposed": 1.0}
-    fast = {row["column"]: row for row in compared(LINEAR, record(fused=9.0))}
+    fast = {row["column"]: row for row in LINEAR.rows(record(fused=9.0))}
     assert fast["fused"]["parts_ms"] == {"gemm": 9.0, "exposed": 0.0}
     assert rows["unfused"]["parts_ms"] == {"all": 20.0}
 
 
 def test_the_fastest_way_of_a_library_counts() -> None:
-    rows = compared(LINEAR, record(gloo_isend_irecv=50.0, gloo_all_to_all=44.0))
+    rows = LINEAR.rows(record(gloo_isend_irecv=50.0, gloo_all_to_all=44.0))
     assert best(rows, "gloo")["column"] == "gloo_all_to_all"  # type: ignore[index]
     assert best(rows, "mpi") is None
     head, [line] = summary([rows])
@@ -210,10 +214,10 @@ def test_the_fastest_way_of_a_library_counts() -> None:
 
 
 def test_a_wrong_result_is_printed_as_wrong() -> None:
-    rows = compared(LINEAR, record())
-    assert "WRONG" not in point_table(LINEAR, rows)
+    rows = LINEAR.rows(record())
+    assert "WRONG" not in LINEAR.text(rows)
     rows[2]["wrong_ranks"] = 2
-    [line] = [line for line in point_table(LINEAR, rows).splitlines() if "WRONG" in line]
+    [line] = [line for line in LINEAR.text(rows).splitlines() if "WRONG" in line]
     assert line.startswith("| unfused")
     assert "WRONG on 2 rank(s)" in line
 
@@ -261,15 +265,3 @@ def test_an_mpi_is_known_by_what_its_launcher_says(
     variables = found.variables(2)
     assert variables["MPI4PY_LIBMPI"].endswith("libmpi.so.12")
     assert variables["LD_LIBRARY_PATH"].split(":")[0] == str(tmp_path / "lib")
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_arithmetic_counts_what_it_does(dtype: str) -> None:
-    run, number = core().run_arithmetic, core().DTYPES[dtype]
-    assert run(number, 1) > 0
-    assert run(number, 7) == 7 * run(number, 1)
-    assert run(number, 1) >= run(core().DTYPES["float32"], 1) or dtype != "bfloat16"
-
-
-def test_there_is_no_arithmetic_for_what_is_not_multiplied() -> None:
-    assert core().run_arithmetic(core().DTYPES["int8"], 5) == 0

@@ -12,18 +12,17 @@ import own_output
 import pytest
 
 import collops
-from collops.bench.arguments import parse
-from collops.bench.collectives.algorithms import Algorithm, chosen, described
-from collops.bench.measured_point import MeasuredPoint
+from collops.bench.collectives import Algorithm, chosen, described
+from collops.bench.operator import Request
 from collops.bench.operators import OPERATORS, load
-from collops.bench.peers.installed import Peers
-from collops.bench.request import Request
+from collops.bench.options import parse
+from collops.bench.peers import Peers
 from collops.core import core
 from collops.testing import run_ranks
 
 SIZES = (1 << 10, 256 << 10, 512 << 10)
 FORCED = ["1 step plain", "2 steps plain", "1 step window", "2 steps window"]
-OTHERS = [name for name in OPERATORS if name not in ("all_reduce", "linear_parallel")]
+OTHERS = [name for name in OPERATORS if load(name).several_hosts and name != "all_reduce"]
 
 
 def bench(*arguments: str, tuning: str = "") -> str:
@@ -110,35 +109,16 @@ def test_each_algorithm_is_really_taken(size: int) -> None:
             assert found[buffer] == found[f"{name} {buffer}"]
 
 
-def measure_others(rank: int) -> dict[str, Any]:
-    """A point of each other collective, with --algorithms."""
-    found = {}
-    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
-        for name in OTHERS:
-            operator = load(name)
-            options = parse(operator, ["--quick", "--algorithms"])
-            options.launched = 2
-            points = tuple(operator.points(options)[:1])
-            given = {"iterations": 1, "threads": 1, "own": options.own, "peers": ()}
-            request = Request(operator=name, points=points, **given)
-            peers = Peers(request, operator, "", rank, work.size)
-            measured = MeasuredPoint(operator, points[0], request, work, meeting.barrier, peers)
-            found[name] = measured.run()[-1]
-    return found
-
-
 def test_the_others_say_that_they_have_one_algorithm() -> None:
-    found, _ = run_ranks(measure_others, 2)
-    for name, record in found.items():
-        assert record["algorithms"].startswith("one algorithm, direct: "), name
-        columns = {row["column"]: row.get("algorithm") for row in record["columns"]}
-        wanted = {"plain": "direct"}
-        wanted |= {} if name == "barrier" else {"window": "direct", "limit": None}
-        assert columns == wanted, name
-        rows = [load(name).compare({**record, **row}, {}) for row in record["columns"]]
-        listing: Any = load(name).listing
-        assert listing.foot([rows]) == ""
-        assert f"\n\n{name}: one algorithm, direct: " in listing.head(rows[0])
+    for name in OTHERS:
+        kind: Any = load(name).variants
+        assert (len(kind.shm), len(kind.ucx)) == (1, 1), name
+        row = {"placement": "", "mpi": "", "one_clock": True, "backend": "shm", "bench": name}
+        row |= {"threads": 1, "isa": "", "algorithms": described(kind.shm)}
+        assert f"\n\n{name}: one algorithm, direct: " in load(name).head(row)
+        usual = {"column": "plain", "algorithm": "direct"}
+        assert load(name).foot([[usual]]) == ""
+    assert len(load("all_reduce").variants.ucx) == 1
 
 
 def test_linear_parallel_has_engines_and_no_such_option(
@@ -147,12 +127,6 @@ def test_linear_parallel_has_engines_and_no_such_option(
     with pytest.raises(SystemExit):
         parse(load("linear_parallel"), ["--algorithms"])
     assert "unrecognized arguments: --algorithms" in capsys.readouterr().err
-
-
-def test_between_hosts_each_collective_has_one_algorithm() -> None:
-    for name in (*OTHERS, "all_reduce"):
-        kind: Any = load(name).variants
-        assert len(kind.algorithms.ucx) == 1, name
 
 
 def test_algorithms_are_described_and_the_choice_is_by_size() -> None:

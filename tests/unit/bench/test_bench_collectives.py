@@ -18,18 +18,18 @@ import pytest
 
 import collops
 from collops.bench import command
-from collops.bench.arguments import parse
-from collops.bench.collectives.points import CollectivePoint
-from collops.bench.measure import Variant, interleave, num_rewrites, together, typical_parts
-from collops.bench.measured_point import MeasuredPoint
+from collops.bench.collectives import CollectivePoint
+from collops.bench.measure import Rounds, Variant, interleave, together, typical_parts
+from collops.bench.operator import Request
 from collops.bench.operators import OPERATORS, load
-from collops.bench.peers.installed import Peers
-from collops.bench.request import Request
+from collops.bench.options import parse
+from collops.bench.peers import Peers
+from collops.bench.variants import MeasuredPoint
 from collops.cli import main
 from collops.testing import run_ranks
 from patience import patience
 
-COLLECTIVES = [name for name in OPERATORS if name != "linear_parallel"]
+COLLECTIVES = [name for name in OPERATORS if load(name).several_hosts]
 SKEWED = ("all_gather_v", "reduce_scatter_v", "all_to_all_v")
 SUMS = ("all_reduce", "reduce_scatter", "reduce_scatter_v")
 
@@ -40,44 +40,73 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
-def test_every_call_is_right(name: str, tmp_path: Path) -> None:
-    rows_file = tmp_path / "rows.jsonl"
-    ranks = 3 if name in SKEWED else 2
-    dtypes = ("f16",) if name in SKEWED else ("f32", "bf16")
-    words = ["--quick", "--ranks", str(ranks), "--json", str(rows_file), "--iterations", "1"]
-    words += [] if name == "barrier" else ["--dtype", ",".join(dtypes), "--sizes", "1001"]
-    skews = ("even", "1:2:5", "one-owner", "zeros") if name in SKEWED else ("even",)
-    words += ["--skew", ",".join(skews)] if name in SKEWED else []
-    done = bench(name, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{ranks} ranks on 1 host" in done.stdout
-    rows = [json.loads(line) for line in rows_file.read_text().splitlines()]
-    if name == "barrier":
-        assert [(row["column"], row["bytes"], row["wrong_ranks"]) for row in rows] == [
-            ("plain", 0, None)
-        ]
-        return
-    assert {(row["dtype"], row["skew"]) for row in rows} == {
-        (dtype, skew) for dtype in dtypes for skew in skews
-    }
-    assert {row["count"] for row in rows} == {250, 500} - ({250} if name in SKEWED else set())
+def measure_each(rank: int, words: dict[str, list[str]], peers: str, store: str) -> dict[str, Any]:
+    """The rows of every point of each collective, beside a library if one is named."""
+    found = {}
+    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
+        loaded = None
+        for name, given in words.items():
+            operator = load(name)
+            options = parse(operator, ["--quick", "--iterations", "1", "--peers", peers, *given])
+            options.launched = work.size
+            points = tuple(operator.points(options))
+            request = Request(
+                operator=name, points=points, iterations=1, threads=1, own=operator.own,
+                peers=options.peers,
+            )  # fmt: skip
+            loaded = loaded or Peers(request, operator, store, rank, work.size)
+            common = request, work, meeting.barrier, loaded
+            records = [MeasuredPoint(operator, point, *common).run()[-1] for point in points]
+            found[name] = [row for record in records for row in operator.rows(record)]
+        if loaded is not None:
+            loaded.close()
+    return found
+
+
+def test_every_call_is_right() -> None:
+    dtypes = ["--dtype", "f32,bf16", "--sizes", "1001"]
+    words = {name: [] if name == "barrier" else dtypes for name in COLLECTIVES}
+    [found, _] = run_ranks(measure_each, 2, words, "none", "", timeout=patience(100))
+    [barrier] = found.pop("barrier")
+    assert (barrier["column"], barrier["bytes"], barrier["wrong_ranks"]) == ("plain", 0, None)
+    for name, rows in found.items():
+        check_rows(name, rows)
+        assert {row["dtype"] for row in rows} == {"f32", "bf16"}
+        assert {row["count"] for row in rows} == {250, 500}
+
+
+def test_every_uneven_call_is_right() -> None:
+    skews = ("even", "1:2:5", "one-owner", "zeros")
+    words = ["--dtype", "f16", "--sizes", "1001", "--skew", ",".join(skews)]
+    given = dict.fromkeys(SKEWED, words)
+    [found, *_] = run_ranks(measure_each, 3, given, "none", "", timeout=patience(100))
+    for name, rows in found.items():
+        check_rows(name, rows)
+        assert {row["skew"] for row in rows} == {*skews}
+        assert {row["placement"] for row in rows} == {"3 ranks on 1 host"}
+
+
+def check_rows(name: str, rows: list[dict[str, Any]]) -> None:
+    assert {row["column"] for row in rows} == {"plain", "window", "limit"}
     for row in rows:
         assert row["wrong_ranks"] == (None if row["column"] == "limit" and name in SUMS else 0), row
         assert row["algbw_gb_s"] == pytest.approx(row["bytes"] / row["ms"] * 1e-6, rel=0.05)
         assert row["ms_min"] <= row["ms"] <= row["ms_p95"]
         assert row["count"] == sum(row["counts"])
-    assert {row["column"] for row in rows} == {"plain", "window", "limit"}
-    lines = [line for line in done.stdout.splitlines() if "|    ok |" in line]
-    assert len(lines) == 2 * len(rows) / 3
 
 
 def test_several_numbers_of_ranks_and_one_buffer(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / "times.png"
+    rows_file = tmp_path / "rows.jsonl"
     words = ["--quick", "--sizes", "100", "--buffers", "window", "--iterations", "1"]
-    done = bench("send_recv", *words, "--ranks", "2,3", "--plot", str(plot))
+    words += ["--json", str(rows_file), "--plot", str(plot)]
+    done = bench("send_recv", *words, "--ranks", "2,3")
     assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in rows_file.read_text().splitlines()]
+    assert [(row["ranks"], row["column"]) for row in rows] == [
+        *((2, "window"), (2, "limit"), (3, "window"), (3, "limit"))
+    ]
     heads = [line for line in done.stdout.splitlines() if line.startswith("###")]
     assert heads == [f"### Send and Recv, {ranks} ranks on 1 host" for ranks in (2, 3)]
     assert done.stdout.count("|  window |") == 2
@@ -85,30 +114,11 @@ def test_several_numbers_of_ranks_and_one_buffer(tmp_path: Path) -> None:
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def measure_all(rank: int, store: str) -> dict[str, list[dict[str, Any]]]:
-    """A point of each collective beside gloo."""
-    found = {}
-    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
-        peers = None
-        for name in COLLECTIVES:
-            operator = load(name)
-            words = [] if name == "barrier" else ["--sizes", "2k"]
-            options = parse(operator, ["--quick", "--compare", "gloo", *words])
-            options.launched = 2
-            points = tuple(operator.points(options))
-            request = Request(
-                operator=name, points=points, iterations=1, threads=1, own=(), peers=options.peers
-            )
-            peers = peers or Peers(request, operator, store, rank, work.size)
-            given = request, work, meeting.barrier, peers
-            found[name] = MeasuredPoint(operator, points[0], *given).run()[-1]["columns"]
-        peers.close()
-    return found
-
-
 def test_gloo_has_the_same_results(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    [found, _] = run_ranks(measure_all, 2, f"file://{tmp_path}/store", timeout=patience(100))
+    words = {name: [] if name == "barrier" else ["--sizes", "2k"] for name in COLLECTIVES}
+    store = f"file://{tmp_path}/store"
+    [found, _] = run_ranks(measure_each, 2, words, "gloo", store, timeout=patience(100))
     for name, rows in found.items():
         gloo = [row for row in rows if row["column"].startswith("gloo")]
         assert gloo, name
@@ -155,7 +165,7 @@ def test_a_wrong_result_is_printed_and_is_the_exit_status(
     spoiled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [(records, poisoned), _] = run_ranks(measure_spoiled, 2, spoiled)
-    assert poisoned == [True, *[False] * num_rewrites(2, 10), True]
+    assert poisoned == [True, *[False] * (2 + 2) * 11, True]
     monkeypatch.setattr(command, "_records", lambda *_: iter(records))
     status = command.main("all_reduce", ["--quick", "--sizes", "64"])
     lines = capsys.readouterr().out.splitlines()
@@ -219,7 +229,7 @@ def test_a_variant_is_called_several_times_and_a_program_measures_itself() -> No
         Variant("often", "often", [("move", step)], calls=5, cores=some),
         Variant("program", "program", [], measure=partial(float, 0.25)),
     ]
-    times = interleave(variants, 2, lambda x: None, lambda: None)
+    times = interleave(variants, Rounds(2), lambda x: None, lambda: None)
     assert len(called) == 5 * 4  # two rounds do not count
     assert set(map(frozenset, seen)) == {some}
     assert os.sched_getaffinity(0) == cores
@@ -234,9 +244,17 @@ def test_a_turn_of_several_calls_has_one_before_them_that_does_not_count() -> No
     variants = [
         Variant(key, key, [("move", partial(called.append, key))], x=np.zeros(1)) for key in "ab"
     ]
-    times = interleave(variants, 3, written.append, lambda: None, burst=2)
+    times = interleave(variants, Rounds(3, 2), written.append, lambda: None)
     assert times.shape[:2] == (2, 6)
     assert (times[:, :, 1] > times[:, :, 0]).all()
     assert {"".join(called[i : i + 3]) for i in range(0, 30, 3)} == {"aaa", "bbb"}
-    assert len(called) == len(written) == 2 * num_rewrites(3, 2) == 30
-    assert num_rewrites(3, 1) == 5
+    assert len(called) == len(written) == 30
+
+
+def test_no_round_begins_after_the_time_that_the_ranks_agree_on() -> None:
+    called: list[int] = []
+    variants = [Variant("a", "a", [("move", partial(called.append, 1))])]
+    rounds = Rounds(100, most_s=1.0)
+    late = iter([0.5, 0.9, 1.1])
+    times = interleave(variants, rounds, lambda x: None, lambda: None, lambda _: next(late))
+    assert (times.shape[1], len(called)) == (12, 14)

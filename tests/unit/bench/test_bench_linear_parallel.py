@@ -15,18 +15,18 @@ import own_output
 import pytest
 
 import collops
-from collops.bench.arguments import parse
-from collops.bench.measured_point import MeasuredPoint
+from collops.bench.operator import Request
 from collops.bench.operators import OPERATORS, load
-from collops.bench.operators.linear_parallel.points import SHAPES, LinearPoint, make_points
-from collops.bench.operators.linear_parallel.variants import LinearVariants
-from collops.bench.peers.installed import Peers
+from collops.bench.operators.linear_parallel import SHAPES
+from collops.bench.operators.linear_variants import LinearPoint, LinearVariants
+from collops.bench.options import parse
+from collops.bench.peers import Peers
 from collops.bench.plot import parts_of, require_matplotlib
-from collops.bench.request import Request
+from collops.bench.variants import MeasuredPoint
 from collops.cli import main
 from collops.testing import run_ranks
 
-LINEAR = load("linear_parallel")
+LINEAR: Any = load("linear_parallel")
 
 # Starts ranks as an MPI does, and says who they are in variables of ours.
 LAUNCHER = """
@@ -143,7 +143,7 @@ def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
 
 
 def test_without_arguments_the_products_are_those_of_the_page() -> None:
-    points: list[Any] = make_points(parse(LINEAR, []))
+    points: list[Any] = [*LINEAR.points(parse(LINEAR, []))]
     assert {point.shape for point in points} == set(SHAPES)
     assert {(point.type, point.grid) for point in points} == {(1, (1, 2)), (2, (2, 1)), (4, (2, 2))}
     assert {point.dtype for point in points} == {"f32", "bf16", "f16"}
@@ -154,15 +154,17 @@ def test_without_matplotlib_a_plot_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ValueError, match=r"pip install 'collops\[plot\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'collops\[bench\]'"):
         require_matplotlib(tmp_path / "parts.png")
 
 
 def test_parts_of_a_bar_add_up_to_the_whole() -> None:
-    parts = parts_of(LINEAR, {"ms": 10.0, "parts_ms": {"gather": 2.0, "gemm": 5.0, "scatter": 1.0}})
+    parts = parts_of(
+        LINEAR.parts, {"ms": 10.0, "parts_ms": {"gather": 2.0, "gemm": 5.0, "scatter": 1.0}}
+    )
     assert sum(parts.values()) == 10.0
     assert set(parts) <= {*LINEAR.parts, "rest"}
-    assert parts_of(LINEAR, {"ms": 10.0, "parts_ms": {"all": 10.0}}) == {"rest": 10.0}
+    assert parts_of(LINEAR.parts, {"ms": 10.0, "parts_ms": {"all": 10.0}}) == {"rest": 10.0}
 
 
 def measure_spoiled(rank: int, spoiled: str) -> Any:

@@ -14,16 +14,15 @@ import own_output
 import pytest
 
 import collops
-from collops.bench.arguments import parse
+from collops.bench import gpu
 from collops.bench.command import main
-from collops.bench.gpu import machine, options
-from collops.bench.gpu.element import DeviceElement
-from collops.bench.gpu.options import on_gpu
-from collops.bench.gpu.start import process_of_ranks
+from collops.bench.gpu import DeviceElement
+from collops.bench.launch import process_of_ranks
 from collops.bench.operators import OPERATORS, load
-from collops.bench.operators.linear_parallel.report import compare
-from collops.bench.start import Start
-from collops.bench.tables import machine_text, point_table
+from collops.bench.operators.linear_parallel import summary
+from collops.bench.options import on_gpu, parse
+from collops.bench.peers import GPU_PEERS
+from collops.bench.tables import machine_text
 from patience import patience
 
 NO_GPU = {**os.environ, "LD_LIBRARY_PATH": ""}
@@ -94,9 +93,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, *words: str, ready: str = "", gpus: i
         backends=lambda: [("cuda", ready, "cuda", ""), ("shm", "", "cpu", "")],
         cuda_devices=lambda: [("a GPU", 1 << 20, 4)] * gpus,
     )
-    monkeypatch.setattr(machine, "core", lambda: module)
+    monkeypatch.setattr(gpu, "core", lambda: module)
     operator = load("all_gather_v")
-    return on_gpu(operator, parse(operator, ["--backend", *words]), Start())
+    return on_gpu(operator, parse(operator, ["--backend", *words]), 0)
 
 
 def test_what_the_options_want(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +117,7 @@ def test_gpus_and_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_peers_are_those_of_the_place() -> None:
     operator = load("linear_parallel")
-    assert parse(operator, ["--backend", "cuda"]).peers == options.GPU_PEERS
+    assert parse(operator, ["--backend", "cuda"]).peers == GPU_PEERS
     assert parse(operator, []).peers == operator.peers
     assert parse(operator, ["--backend", "cuda", "--peers", "none"]).peers == ()
 
@@ -135,11 +134,11 @@ def test_the_process_of_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_version_of_the_driver(tmp_path: Path) -> None:
     said = tmp_path / "version"
-    assert machine.driver_version(said) is None
+    assert gpu.driver_version(said) is None
     said.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release\n")
-    assert machine.driver_version(said) == "580.65.06"
+    assert gpu.driver_version(said) == "580.65.06"
     said.write_text("nothing\n")
-    assert machine.driver_version(said) is None
+    assert gpu.driver_version(said) is None
 
 
 FACTS = {
@@ -173,14 +172,14 @@ def test_a_table_of_products_needs_no_peak_and_no_window() -> None:
     others = {
         name: {**row, "column": name, "ms": ms} for name, ms in (("fused", 2.2), ("gemm", 2.0))
     }
-    rows = [compare(other, others) for other in others.values()]
+    operator = load("linear_parallel")
+    rows = [operator.compare(other, others) for other in others.values()]
     assert [(row["to_gemm"], row["to_fused"], row["to_limit"]) for row in rows] == [
         (1.1, 1.0, None),
         (1.0, 0.9091, None),
     ]
-    operator = load("linear_parallel")
-    assert "20 calls in a graph between two events; 3 rounds" in point_table(operator, rows)
-    head, [line] = operator.summary([rows])
+    assert "20 calls in a graph between two events; 3 rounds" in operator.text(rows)
+    head, [line] = summary([rows])
     assert dict(zip(head, line, strict=True))["fused / GEMM"] == "1.100"
 
 

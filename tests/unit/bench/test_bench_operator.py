@@ -13,21 +13,20 @@ import numpy as np
 import pytest
 
 import collops
-from collops.bench.arguments import parse
-from collops.bench.groups import share_rows
 from collops.bench.measure import Maker, Variant
-from collops.bench.measured_point import MeasuredPoint
-from collops.bench.operator import Operator, Row
-from collops.bench.peers.installed import Peers
-from collops.bench.plot import parts_of, save_plot
-from collops.bench.request import Point, Request
-from collops.bench.tables import compared, point_table
-from collops.bench.variant import Variants
+from collops.bench.operator import Operator, Point, Request, Row
+from collops.bench.options import parse
+from collops.bench.peers import Peers
+from collops.bench.plot import parts_of, save_bars
+from collops.bench.shares import share_rows
+from collops.bench.tables import point_table
+from collops.bench.variants import MeasuredPoint, Variants
 from collops.terminal.arguments import counts
 from collops.testing import run_ranks
 
 COLUMNS = 5
 MISSING = "rows: no column missing: KeyError: 'missing'"
+PARTS = {"move": "gather", "copy": "copy"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,52 +78,38 @@ class GatherVariants(Variants):
         return variant
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--total", type=lambda text: counts(text, ","), default=(11, 7))
-    parser.add_argument("--shares", type=lambda text: counts(text, ":"), default=(1,))
+class Gather(Operator):
+    name, description, epilog = "gather", "Times AllGatherV.", "Without arguments: 11 and 7 rows."
+    quick, own, reference, variants = "few rows", ("gathered",), "gathered", GatherVariants
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--total", type=lambda text: counts(text, ","), default=(11, 7))
+        parser.add_argument("--shares", type=lambda text: counts(text, ":"), default=(1,))
+
+    def points(self, options: argparse.Namespace) -> list[Point]:
+        return [
+            GatherPoint(dtype=dtype, rows=share_rows(total, 2, options.shares))
+            for dtype in options.dtype
+            for total in options.total
+        ]
+
+    def compare(self, row: Row, others: dict[str, Row]) -> Row:
+        return {**row, "to_own": round(row["ms"] / others["gathered"]["ms"], 4)}
+
+    def text(self, rows: list[Row]) -> str:
+        title = f"{sum(rows[0]['rows'])} rows, {rows[0]['dtype']}"
+        return point_table(title, f"Rows {rows[0]['rows']}; {{}}.", {"/ own": "to_own"}, rows)
+
+    def save_plot(self, path: Path, points: list[list[Row]]) -> None:
+        save_bars(path, PARTS, {str(number): rows for number, rows in enumerate(points)})
 
 
-def make_points(options: argparse.Namespace) -> list[Point]:
-    return [
-        GatherPoint(dtype=dtype, rows=share_rows(total, 2, options.shares))
-        for dtype in options.dtype
-        for total in options.total
-    ]
-
-
-def compare(row: Row, others: dict[str, Row]) -> Row:
-    return {**row, "to_own": round(row["ms"] / others["gathered"]["ms"], 4)}
-
-
-GATHER = Operator(
-    name="gather",
-    description="Times AllGatherV.",
-    epilog="Without arguments: 11 and 7 rows.",
-    quick="few rows",
-    add_options=add_options,
-    points=make_points,
-    variants=GatherVariants,
-    own=("gathered",),
-    reference="gathered",
-    torch_peers=(),
-    torch_columns="",
-    compare=compare,
-    title=lambda row: f"{sum(row['rows'])} rows, {row['dtype']}",
-    headline=lambda row, text: f"Rows {row['rows']}; {text}.",
-    ratios={"/ own": "to_own"},
-    summary=lambda points: (("rows", "ms"), [[str(row["ms"]) for row in points[0][:2]]]),
-    parts={"move": "gather", "copy": "copy"},
-)
+GATHER = Gather()
 
 
 def measure(rank: int, points: list[Point]) -> list[list[Row]]:
     request = Request(
-        operator=GATHER.name,
-        points=tuple(points),
-        iterations=2,
-        threads=1,
-        own=GATHER.own,
-        peers=(),
+        operator=GATHER.name, points=tuple(points), iterations=2, threads=1, own=GATHER.own
     )
     with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
         peers = Peers(request, GATHER, "", rank, work.size)
@@ -135,17 +120,17 @@ def measure(rank: int, points: list[Point]) -> list[list[Row]]:
 def test_an_operator_of_one_module_is_measured(tmp_path: Path) -> None:
     options = parse(GATHER, ["--quick", "--dtype", "f32,f16", "--shares", "1:3"])
     assert (options.iterations, options.sweep) == (3, False)
-    records, _ = run_ranks(measure, 2, tuple(make_points(options)))
+    records, _ = run_ranks(measure, 2, tuple(GATHER.points(options)))
     assert [record["rows"] for _, record in records] == [(2, 9), (1, 6)] * 2
     for note, record in records:
         assert note["text"].endswith(MISSING)
-        rows = compared(GATHER, json.loads(json.dumps(record)))
+        rows = GATHER.rows(json.loads(json.dumps(record)))
         # The data of rank 1 alone is spoiled on rank 1.
         assert {row["column"]: row["wrong_ranks"] for row in rows} == {
             **{"gathered": 0, "copied": 0, "spoiled": 1}
         }
-        assert set(parts_of(GATHER, rows[1])) == {"move", "copy", "rest"}
-        lines = point_table(GATHER, rows).splitlines()
+        assert set(parts_of(PARTS, rows[1])) == {"move", "copy", "rest"}
+        lines = GATHER.text(rows).splitlines()
         assert lines[0] == f"### {sum(record['rows'])} rows, {record['dtype']}"
         assert lines[2].startswith(f"Rows {list(record['rows'])}; 1 thread(s) a rank, ")
         assert [cell.strip() for cell in lines[4].split("|")[1:-1]] == [
@@ -153,11 +138,14 @@ def test_an_operator_of_one_module_is_measured(tmp_path: Path) -> None:
         ]
         assert lines[6].startswith("| gathered rows |")
     pytest.importorskip("matplotlib")
-    save_plot(GATHER, tmp_path / "parts.png", [compared(GATHER, record) for _, record in records])
+    GATHER.save_plot(tmp_path / "parts.png", [GATHER.rows(record) for _, record in records])
     assert (tmp_path / "parts.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_operator_without_a_sweep_has_no_such_option(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse(GATHER, ["--sweep"])
-    assert capsys.readouterr().err.startswith("collops bench gather: unrecognized arguments: --swe")
+def test_an_operator_has_only_the_options_that_it_has_a_use_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for option in ("--sweep", "--peers", "--backend", "--rank-table"):
+        with pytest.raises(SystemExit):
+            parse(GATHER, [option])
+        assert f"collops bench gather: unrecognized arguments: {option}" in capsys.readouterr().err

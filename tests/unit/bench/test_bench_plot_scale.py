@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from collops.bench.operators import load
-from collops.bench.plot import _draw, drawn_parts, fit_scale, longest_bar
+from collops.bench.plot import draw_bars, drawn_parts, fit_scale, longest_bar
 
-LINEAR = load("linear_parallel")
+LINEAR: Any = load("linear_parallel")
 
 
 def row(label: str, ms: float, **parts_ms: float) -> dict[str, Any]:
     """A row of a point."""
-    shape = {"type": 1, "m": 1, "k": 1, "n": 1, "grid": [1, 2], "shape": [1, 1, 1]}
-    point = {"dtype": "f32", "mpi": "", "gather": 1, "scatter": 2, **shape}
-    return {"label": label, "ms": ms, "parts_ms": parts_ms, **point}
+    return {"label": label, "ms": ms, "parts_ms": parts_ms}
 
 
 def axes() -> Any:
@@ -27,7 +25,7 @@ def axes() -> Any:
 def test_a_bar_that_is_too_long_is_cut_and_has_its_value() -> None:
     panel = axes()
     rows = [row(str(i), 1.0 + i / 10, gemm=1.0) for i in range(5)] + [row("slow", 400.0)]
-    _draw(panel, LINEAR, rows)
+    draw_bars(panel, "title", LINEAR.parts, rows)
     assert panel.get_xlim()[1] < 2.0
     assert any("cut: 400.00 >>" in text.get_text() for text in panel.texts)
     assert max(bar.get_x() + bar.get_width() for bar in panel.patches) <= panel.get_xlim()[1]
@@ -37,13 +35,16 @@ def test_bars_of_similar_length_are_whole() -> None:
     assert longest_bar([1.0, 3.9]) == 3.9
     assert longest_bar([0.1, 4.0, 4.0, 8.0]) == 8.0
     panel = axes()
-    _draw(panel, LINEAR, [row("a", 1.0), row("b", 3.0)])
+    draw_bars(panel, "title", LINEAR.parts, [row("a", 1.0), row("b", 3.0)])
     assert not any("cut" in text.get_text() for text in panel.texts)
 
 
 def test_the_legend_names_what_is_drawn() -> None:
-    assert list(drawn_parts(LINEAR, [row("a", 2.0, gather=0.5, gemm=0.0)])) == ["gather", "rest"]
-    assert list(drawn_parts(LINEAR, [row("a", 2.0, gather=2.0)])) == ["gather"]
+    assert list(drawn_parts(LINEAR.parts, [row("a", 2.0, gather=0.5, gemm=0.0)])) == [
+        "gather",
+        "rest",
+    ]
+    assert list(drawn_parts(LINEAR.parts, [row("a", 2.0, gather=2.0)])) == ["gather"]
 
 
 def test_a_point_far_away_does_not_stretch_a_logarithmic_axis() -> None:

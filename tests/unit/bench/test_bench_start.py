@@ -12,15 +12,15 @@ import own_output
 import pytest
 
 import collops
-from collops.bench.arguments import parse
-from collops.bench.collectives import flag
-from collops.bench.collectives.flag import Flags
-from collops.bench.collectives.points import CollectivePoint
+from collops.bench import limit as flag
+from collops.bench.collectives import CollectivePoint
 from collops.bench.hosts import Hosts
+from collops.bench.launch import Start, start_of
+from collops.bench.limit import Flags
+from collops.bench.operator import Request
 from collops.bench.operators import load
-from collops.bench.rank_program import check_same
-from collops.bench.request import Request
-from collops.bench.start import Start, start_of
+from collops.bench.options import parse
+from collops.bench.ranks import check_same
 from collops.cli import main
 from collops.launch.rank_table import make_rank_table
 from collops.testing import RankErrors, run_ranks

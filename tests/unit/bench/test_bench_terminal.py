@@ -11,8 +11,8 @@ from pathlib import Path
 import forked_main
 import pytest
 
-from collops.bench.arguments import parse
 from collops.bench.operators import load
+from collops.bench.options import parse
 from collops.cli import main
 from patience import patience
 
@@ -73,3 +73,12 @@ def test_times_of_a_busy_machine_are_marked(
 @pytest.mark.parametrize("words", ["f32,bf16", "float32,bfloat16", "fp32,BF16", "float,bf16,f32"])
 def test_a_dtype_may_have_any_of_its_names(words: str) -> None:
     assert parse(load("all_gather_v"), ["--dtype", words]).dtype == ("f32", "bf16")
+
+
+def test_what_the_extra_installs_is_imported_only_where_it_was_asked_for() -> None:
+    modules = ", ".join(
+        f"collops.bench.{name}" for name in ("command", "ranks", "tune", "programs")
+    )
+    text = f"import sys, {modules}; print({{'matplotlib', 'mpi4py', 'torch'}} & {{*sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

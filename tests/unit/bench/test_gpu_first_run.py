@@ -15,8 +15,8 @@ import pytest
 from questions import HERE, Setting, questions
 from report import Question, Report
 
-from collops.bench.arguments import parse
 from collops.bench.operators import load
+from collops.bench.options import parse
 from patience import patience
 
 PYTHON = sys.executable

@@ -12,7 +12,7 @@ import pytest
 
 import collops
 from collops.bench.hosts import Hosts
-from collops.bench.peers.link_programs import Link, LinkProgram, iperf_seconds, perftest_seconds
+from collops.bench.peers.link import Link, LinkProgram, iperf_seconds, perftest_seconds
 from collops.testing import run_ranks
 
 SERVER = """

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from collops.bench.arguments import parse
-from collops.bench.gpu import torch_baselines
-from collops.bench.gpu.torch_baselines import TorchBaselines, run_ranks
+from collops.bench.operator import OnGpu, Request
 from collops.bench.operators import load
-from collops.bench.request import OnGpu, Request
+from collops.bench.options import parse
+from collops.bench.peers import torch_gpu as torch_baselines
+from collops.bench.peers.torch_gpu import TorchBaselines, run_ranks
 from collops.testing import run_ranks as on_ranks
 from patience import patience
 

@@ -30,7 +30,7 @@ NOT_FOR_CONTROL = "|".join(
 )
 TORCH_FOLDER = "python/collops/torch/"
 # torch is also what the benchmarks compare with.
-TORCH_PEERS = ("python/collops/bench/peers/torch_calls.py", "python/collops/bench/torch/")
+TORCH_PEERS = ("python/collops/bench/peers/gloo.py", "python/collops/bench/torch/")
 # Headers of vendors, by the one backend that may see them.
 VENDOR_HEADERS = {
     "cuda": r"cuda|cublas|cooperative_groups",
@@ -70,8 +70,6 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "golden_run": TOP | {"launch", "golden", ""},
     # bench/torch times calls of collops.torch.
     "bench": TOP | {"launch", "golden", "torch", ""},
-    # tune measures what bench measures, and chooses by it.
-    "tune": TOP | {"bench", ""},
     # plan reads what bench writes, and takes its words.
     "plan": TOP | {"bench", "launch", ""},
     "trace": TOP,
@@ -79,7 +77,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "demo": TOP | {"testing", "golden", "examples", ""},
     "__main__": {"cli"},
     "cli": TOP
-    | {"launch", "golden_run", "bench", "tune", "plan", "trace", "torch", "demo", "npu_check"}
+    | {"launch", "golden_run", "bench", "plan", "trace", "torch", "demo", "npu_check"}
     | {"golden", "examples", ""},
 }
 BINDING_HEADERS = r"pybind11/|Python\.h"

@@ -29,9 +29,8 @@ OPERATOR = Newest(
     "all_to_all",
     # AllToAll, its struct or its golden module. A torch function ends in _single.
     r"\b(AllToAll|AllToAllParam|all_to_all|ALL_TO_ALL)\b",
-    # How ATB's case files differ, where they do; a way in which the benchmarks move rows; a name of
-    # torch.distributed.
-    r"golden/case_files/|python/collops/bench/peers/torch_calls\.py|python/collops/(bench/)?torch/",
+    # How ATB's case files differ, where they do; a name of torch.distributed.
+    r"golden/case_files/|python/collops/torch/|python/collops/bench/torch",
 )
 BACKEND = Newest(
     "Add a backend",

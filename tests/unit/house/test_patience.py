@@ -20,7 +20,7 @@ import patience
 ROOT = Path(__file__).resolve().parents[3]
 SHORT_S, ENDLESS_S = 5, 1e6
 # Programs without a test's modules: one is to load the machine, one compares builds by hand.
-LEFT_OUT = ("tests/soak/soak", "tests/soak/many_ranks.py", "tests/bench_loop/")
+LEFT_OUT = ("tests/soak/soak", "tests/soak/many_ranks.py")
 WORDS = ("timeout", "timeout_s", "seconds")
 MAY_HAVE = re.compile("timeout|TIMEOUT|_S = |monotonic|perf_counter")
 NAMES = re.compile(r"(LIMIT|PATIENCE|TIMEOUT)_S$")

@@ -1,14 +1,12 @@
-"""The operators that ``collops bench`` measures: a module or a folder for each, and a row here."""
+"""The operators that ``collops bench`` measures, of which nothing else in the bench knows."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collops.bench.operator import Operator
+from collops.bench.operator import Operator
 
-# name -> description. The module of that name in this folder has OPERATOR.
+# name -> description.
 OPERATORS = {
     "all_gather": "AllGather by size: time, bandwidth, and the limit of its copies",
     "all_gather_v": "AllGatherV, also of uneven blocks",
@@ -21,10 +19,14 @@ OPERATORS = {
     "reduce_scatter_v": "ReduceScatterV, also of uneven slices",
     "send_recv": "Send and Recv, every rank to the next one",
     "linear_parallel": "LinearParallel, its parts, its pipeline, and torch with MPI or gloo",
+    "torch": "calls of torch.distributed on collops beside gloo",
 }
+# Those that have a module of their own, which defines OPERATOR; it is imported when it is measured.
+_MODULES = {"linear_parallel": "linear_parallel", "torch": "torch_calls"}
 
 
 def load(name: str) -> Operator:
-    """The operator of that name, whose module is imported now."""
-    operator: Operator = importlib.import_module(f"{__name__}.{name}").OPERATOR
-    return operator
+    """The operator of that name."""
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(name, 'collectives')}")
+    own: tuple[Operator, ...] = (module.OPERATOR,) if name in _MODULES else module.COLLECTIVES
+    return next(each for each in own if each.name == name)
