@@ -201,14 +201,12 @@ void Messenger::Publish() {
 // Collects the outcomes of its messages, once all of them are done.
 bool Messenger::HasEnded(Batch* batch) {
   if (batch->ended.load(std::memory_order_relaxed)) return true;
-  const std::vector<OpenTransfer>& list = batch->list;
-  while (batch->posted && batch->first_open < list.size() && list[batch->first_open].done) {
-    ++batch->first_open;
+  if (!batch->posted) return false;
+  for (; batch->first_open < batch->list.size(); ++batch->first_open) {
+    const OpenTransfer& open = batch->list[batch->first_open];
+    if (!open.done) return false;
+    if (batch->outcome.ok() && !open.outcome.ok()) batch->outcome = open.outcome;
   }
-  if (!batch->posted || batch->first_open < list.size()) return false;
-  const auto failed = std::find_if(list.begin(), list.end(),
-                                   [](const OpenTransfer& open) { return !open.outcome.ok(); });
-  if (failed != list.end()) batch->outcome = failed->outcome;
   batch->ended.store(true, std::memory_order_release);
   return true;
 }
