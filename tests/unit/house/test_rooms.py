@@ -1,20 +1,20 @@
-"""No folder has too many entries, and no file too many lines."""
+"""What a file may be: no header with one user, and no two test modules with one name."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = (
-    *("bench", "bindings", "cmake", "docs", "examples", "golden", "ops", "python", "tests"),
-    "tools",
-)
-MOST_ENTRIES = 25
-MOST_LINES = 600
-SOURCES = {".py", ".pyi", ".cpp", ".h", ".sh", ".cmake", ".md"}
 MADE = {"__pycache__", "build", "dist", "out"}
+# Headers that others look for by name: of programs that use the library; a backend's entry; and
+# its communicator, whose calls stand in a file of their own.
+PUBLIC = re.compile(r"^    ([\w/. ]+\.h\b.*)$", re.MULTILINE)
+ENTRIES = {"backend.h", "communicator.h"}
+INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 
 
 def is_made(name: str) -> bool:
@@ -22,53 +22,70 @@ def is_made(name: str) -> bool:
     return name in MADE or name.startswith(".") or name.endswith((".egg-info", ".so", ".pyc"))
 
 
-def folders_below(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Every folder of the sources: its name, and the names of its folders and files."""
-    for top in FOLDERS:
-        for path, folders, files in os.walk(root / top):
-            folders[:] = sorted(name for name in folders if not is_made(name))
-            kept = sorted(name for name in files if not is_made(name))
-            yield str(Path(path).relative_to(root)), folders, kept
+def files_below(root: Path, top: str) -> Iterator[Path]:
+    """Every file of the sources below a folder."""
+    for path, folders, files in os.walk(root / top):
+        folders[:] = sorted(name for name in folders if not is_made(name))
+        yield from (Path(path) / name for name in sorted(files) if not is_made(name))
 
 
-def large_folders(root: Path) -> dict[str, int]:
-    """The folders with too many entries, and how many they have."""
-    counts = {name: len(folders) + len(files) for name, folders, files in folders_below(root)}
-    return {name: count for name, count in counts.items() if count > MOST_ENTRIES}
+def headers_with_one_user(root: Path) -> dict[str, str]:
+    """The headers that one file alone includes, besides their own .cpp; and that file.
+
+    A header of the library whose one user is in the bindings is where the layers meet.
+    """
+    sources = [
+        path
+        for top in ("ops", "bindings")
+        for path in files_below(root, top)
+        if path.suffix in {".h", ".cpp", ".cu"}
+    ]
+    users: dict[str, set[Path]] = defaultdict(set)
+    for source in sources:
+        for name in INCLUDE.findall(source.read_text()):
+            users[name].add(source)
+    install = root / "cmake" / "install.cmake"
+    public = (
+        set(" ".join(PUBLIC.findall(install.read_text())).split()) if install.exists() else set()
+    )
+    found = {}
+    for header in sources:
+        top = "ops" if root / "ops" in header.parents else "bindings"
+        name = str(header.relative_to(root / top))
+        if (
+            header.suffix != ".h"
+            or header.name in ENTRIES
+            or name.removeprefix("collops/") in public
+        ):
+            continue
+        others = [user for user in users[name] if user.with_suffix("") != header.with_suffix("")]
+        if len(others) < 2 and (not others or root / top in others[0].parents):
+            found[f"{top}/{name}"] = str(others[0].relative_to(root)) if others else ""
+    return found
 
 
-def long_files(root: Path) -> dict[str, int]:
-    """The sources and pages with too many lines, and how many they have."""
-    paths = [Path(name) / file for name, _, files in folders_below(root) for file in files]
-    lines = {
-        str(path): (root / path).read_text().count("\n") for path in paths if path.suffix in SOURCES
-    }
-    return {name: count for name, count in lines.items() if count > MOST_LINES}
+def test_no_header_has_one_user() -> None:
+    """It belongs into that user."""
+    assert headers_with_one_user(ROOT) == {}
 
 
-def test_every_folder_and_file_is_within_its_limit() -> None:
-    assert large_folders(ROOT) == {}
-
-
-def test_no_file_is_too_long() -> None:
-    assert long_files(ROOT) == {}
-
-
-def test_a_large_folder_and_a_long_file_are_found(tmp_path: Path) -> None:
-    room = tmp_path / "ops" / "collops" / "core"
-    (room / "__pycache__").mkdir(parents=True)
-    for number in range(MOST_ENTRIES):
-        (room / f"{number}.h").write_text("\n" * MOST_LINES)
-    assert (large_folders(tmp_path), long_files(tmp_path)) == ({}, {})
-    (room / "one_more.cpp").write_text("\n" * (MOST_LINES + 1))
-    assert large_folders(tmp_path) == {"ops/collops/core": MOST_ENTRIES + 1}
-    assert long_files(tmp_path) == {"ops/collops/core/one_more.cpp": MOST_LINES + 1}
+def test_a_header_with_one_user_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "ops" / "collops" / "core"
+    folder.mkdir(parents=True)
+    for name in ("one.h", "two.h", "backend.h"):
+        (folder / name).write_text("")
+    (folder / "one.cpp").write_text('#include "collops/core/one.h"\n')
+    (folder / "a.cpp").write_text(
+        '#include "collops/core/one.h"\n#include "collops/core/two.h"\n'
+        '#include "collops/core/backend.h"\n'
+    )
+    (folder / "b.cpp").write_text('#include "collops/core/two.h"\n')
+    assert headers_with_one_user(tmp_path) == {"ops/collops/core/one.h": "ops/collops/core/a.cpp"}
 
 
 def test_no_two_modules_of_the_tests_share_a_name() -> None:
     """Rooms whose modules others import stand on one path, and a C++ test is a program's name."""
-    paths = [Path(name) / file for name, _, files in folders_below(ROOT) for file in files]
-    tests = [path for path in paths if path.parts[0] == "tests"]
+    tests = list(files_below(ROOT, "tests"))
     for kind in (
         [p.name for p in tests if p.suffix == ".py" and not p.name.startswith(("test_", "conf"))],
         [p.name for p in tests if p.name.endswith("_test.cpp")],

@@ -1,4 +1,4 @@
-#include "collops/comm/backends/cuda/disagreement.h"
+#include "collops/comm/backends/cuda/communicator.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "collops/comm/backends/hccl/npu.h"
+#include "collops/comm/backends/hccl/communicator.h"
 
 #include <algorithm>
 #include <map>
