@@ -1,26 +1,20 @@
-#include "collops/comm/placement/placement.h"
-
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <tuple>
+// The job of this process: its launcher, rank tables, backends, and its communicators.
 
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+
+#include <tuple>
 
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "collops/comm/control/first_contact/local_socket.h"
 #include "collops/comm/control/first_contact/meeting.h"
+#include "collops/comm/placement/placement.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/comm/registry.h"
 #include "collops/core/deadline.h"
 #include "collops/core/env.h"
-#include "collops/core/process/cgroups.h"
 #include "collops/core/process/interrupt.h"
-#include "collops/kernels/copy.h"
-#include "collops/kernels/isa.h"
-#include "collops/kernels/thread_pool.h"
 #include "collops/operators/framework/param_check.h"
 #include "module.h"
 #include "status.h"
@@ -75,58 +69,39 @@ std::pair<std::string, std::string> Identity() {
   return {identity.id, identity.source};
 }
 
-// name, what holds when it is not set, meaning.
-std::vector<std::tuple<std::string, std::string, std::string>> Variables() {
-  std::vector<std::tuple<std::string, std::string, std::string>> rows;
-  for (const EnvVariable& row : EnvVariables())
-    rows.emplace_back(row.name, row.fallback, row.meaning);
-  return rows;
-}
-
-// Variables whose values are not valid, and why.
-std::vector<std::pair<std::string, std::string>> VariableProblems() {
-  std::vector<std::pair<std::string, std::string>> rows;
-  for (const EnvProblem& row : EnvProblems()) rows.emplace_back(row.name, row.message);
-  return rows;
-}
-
-// The table of sizes: name, bytes by default, bytes in this environment, meaning.
-std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> Sizes() {
-  Env env;
-  ThrowIfError(Env::Read(&env));
-  const Tuning defaults;
-  std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> rows;
-  for (const TunedSize& row : TunedSizes()) {
-    rows.emplace_back(row.name, defaults.*row.size, env.tuning.*row.size, row.meaning);
-  }
-  return rows;
-}
-
-// The kernels in use, all that could be, and how many threads a rank gives them.
-std::tuple<std::string, std::vector<std::string>, int> Kernels() {
-  std::vector<std::string> runnable;
-  for (const kernels::Isa isa : kernels::RunnableIsas()) runnable.emplace_back(kernels::Name(isa));
-  ThrowIfError(kernels::CheckIsa());
-  return {kernels::Name(kernels::ActiveIsa()), runnable, kernels::NumThreads()};
-}
-
-// The cores that this process may use, and the cgroup whose CPU quota says so, if one does.
-std::pair<int, std::string> Cores() {
-  const UsableCores cores = FindUsableCores();
-  return {cores.count, cores.cgroup};
-}
-
-// Why this system has no pidfds, by which the end of a rank is seen; empty where it has them.
-std::string WithoutPidfds() {
-  return control::OpenProcess(getpid()).valid() ? "" : std::strerror(errno);
-}
-
 // Tells every backend that looks for its engine in a Python package where that lies: the folder
 // of its libraries, or an empty text.
 void FindWheels(const std::function<std::string(const std::string& package)>& folder_of) {
   for (const Backend& backend : BackendTable()) {
     if (backend.set_wheel_folder != nullptr) backend.set_wheel_folder(folder_of(backend.wheel));
   }
+}
+
+// A rank table as a dict. here: the server that this host is; not_here: why it is none;
+// device_fault: what HCCL would refuse, or empty. refusals: the same of every backend, by its name.
+py::dict ReadTable(const std::string& path) {
+  RankTable table;
+  ThrowIfError(ReadRankTable(path, &table));
+  py::list servers;
+  for (const RankTable::Server& server : table.servers) {
+    servers.append(py::make_tuple(server.id, server.host_ip, server.super_pod_id));
+  }
+  py::list ranks;
+  for (const RankTable::Rank& rank : table.ranks) {
+    ranks.append(py::make_tuple(rank.server, rank.device_id, rank.device_ip));
+  }
+  int here = -1;
+  const Status found = table.completed ? FindServer(table, ThisHost(), &here) : Ok();
+  py::dict refusals;
+  for (const Backend& backend : BackendTable()) {
+    const Status checked = table.completed ? CheckTableOf(backend.name, table) : Ok();
+    refusals[backend.name] = checked.message();
+  }
+  using namespace py::literals;
+  return py::dict("version"_a = table.version, "completed"_a = table.completed,
+                  "digest"_a = table.digest, "servers"_a = servers, "ranks"_a = ranks,
+                  "here"_a = here, "not_here"_a = found.message(),
+                  "device_fault"_a = CheckDeviceRules(table).message(), "refusals"_a = refusals);
 }
 
 std::string Resolved(const std::string& operation, const std::string& name) {
@@ -186,12 +161,15 @@ Status Connect(CommunicatorSpec spec, const std::string& tuning,
   COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
   const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
   Placement placement;
-  COLLOPS_RETURN_IF_ERROR(FindPlacement({spec.rank, spec.rank_size, "", threads}, &placement));
+  spec.voice = {"init: ", "rank_size"};
+  COLLOPS_RETURN_IF_ERROR(
+      FindPlacement({spec.rank, spec.rank_size, "", threads, spec.voice}, &placement));
   spec.table = std::move(placement.table);
   const bool has_timeout = spec.timeout_s > 0;
   if (!has_timeout) spec.timeout_s = env.timeout_s;
   spec.tuning = env.tuning;
-  COLLOPS_RETURN_IF_ERROR(ParseTuning("init: tuning", tuning, &spec.tuning));
+  const Status sizes = ParseTuning(tuning, &spec.tuning);
+  COLLOPS_CHECK_ARG(sizes.ok(), sizes.code(), "init: tuning=", tuning, ": ", sizes.message());
   if (spec.backend.empty() && threads) spec.backend = "shm";
   if (spec.backend.empty())
     COLLOPS_RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
@@ -232,15 +210,7 @@ void BindJob(py::module_& module) {
   module.def("backend_names", &KnownBackendNames);
   module.def("resolve_backend", &Resolved, py::arg("operation"), py::arg("name"));
   module.def("job_identity", &Identity);
-  module.def("env_variables", &Variables);
-  module.def("env_problems", &VariableProblems);
-  module.def("tuned_sizes", &Sizes);
-  module.def("kernels", &Kernels);
-  module.def("cores", &Cores);
-  module.def("without_pidfds", &WithoutPidfds);
-  module.def(
-      "segment_bytes", [](int rank_size) { return FindBackend("shm")->shared_bytes(rank_size); },
-      py::arg("rank_size"));
+  module.def("read_rank_table", &ReadTable, py::arg("path"));
   module.def("connect", &Connected, py::arg("backend"), py::arg("comm_domain"), py::arg("rank"),
              py::arg("rank_size"), py::arg("timeout_s"),
              py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS), py::arg("job_id") = "",
@@ -258,7 +228,6 @@ void BindJob(py::module_& module) {
         });
       },
       py::arg("reason"));
-  module.def("copied_bytes", &kernels::CopiedBytes);
 }
 
 }  // namespace collops::bindings

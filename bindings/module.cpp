@@ -7,17 +7,11 @@ PYBIND11_MODULE(_core, module) {
   BindStatus(module);
   BindTypes(module);
   BindDlpack(module);
-  BindCudaDevice(module);
   BindCudaMemory(module);
-  BindJob(module);
-  BindRankTable(module);
-  BindPrediction(module);
-  BindCommunicator(module);
-  BindWindow(module);
-  BindParams(module);
-  BindOperation(module);
-  BindInterrupt(module);
-  BindTrace(module);
-  BindArithmetic(module);
   BindCuda(module);
+  BindMachine(module);
+  BindJob(module);
+  BindCommunicator(module);
+  BindOperation(module);
+  BindProcess(module);
 }

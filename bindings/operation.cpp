@@ -18,14 +18,83 @@
 #include "collops/operators/framework/collective_operation.h"
 #include "collops/operators/linear_parallel/engine.h"
 #include "collops/operators/linear_parallel/operator.h"
+#include "collops/operators/params.h"
 #include "module.h"
-#include "params.h"
-#include "plain/plain_call.h"
 #include "status.h"
 #include "tensors/tensor.h"
-#include "workspace.h"
 
 namespace collops::bindings {
+namespace {
+
+// One row per parameter struct. Python passes a struct as JSON, and its `hcclComm`, which JSON
+// never contains, as a number.
+struct ParamRow {
+  const char* name;  // the struct's name, in C++ and in Python
+  Status (*create)(const std::string& json, uintptr_t hccl_comm, const OperationOptions& options,
+                   std::unique_ptr<Operation>* operation);
+  Status (*update)(const std::string& json, uintptr_t hccl_comm,
+                   std::unique_ptr<Operation>* operation);
+  // Parses the struct and writes it again: finds unknown keys and adds the defaults.
+  Status (*normalise)(const std::string& json, std::string* normal);
+};
+
+template <typename Param>
+Status Read(const std::string& json, uintptr_t hccl_comm, Param* param) {
+  COLLOPS_RETURN_IF_ERROR(FromJson(json, param));
+  param->hcclComm = reinterpret_cast<void*>(hccl_comm);
+  return Ok();
+}
+
+template <typename Param>
+constexpr ParamRow RowOf(const char* name) {
+  return {name,
+          [](const std::string& json, uintptr_t hccl_comm, const OperationOptions& options,
+             std::unique_ptr<Operation>* operation) -> Status {
+            Param param;
+            COLLOPS_RETURN_IF_ERROR(Read(json, hccl_comm, &param));
+            return CreateOperation(param, options, operation);
+          },
+          [](const std::string& json, uintptr_t hccl_comm,
+             std::unique_ptr<Operation>* operation) -> Status {
+            Param param;
+            COLLOPS_RETURN_IF_ERROR(Read(json, hccl_comm, &param));
+            return UpdateOperation(param, operation);
+          },
+          [](const std::string& json, std::string* normal) -> Status {
+            Param param;
+            COLLOPS_RETURN_IF_ERROR(FromJson(json, &param));
+            *normal = ToJson(param);
+            return Ok();
+          }};
+}
+
+constexpr ParamRow kParams[] = {
+    RowOf<AllGatherVParam>("AllGatherVParam"),
+    RowOf<ReduceScatterVParam>("ReduceScatterVParam"),
+    RowOf<AllGatherParam>("AllGatherParam"),
+    RowOf<ReduceScatterParam>("ReduceScatterParam"),
+    RowOf<AllReduceParam>("AllReduceParam"),
+    RowOf<BroadcastParam>("BroadcastParam"),
+    RowOf<SendParam>("SendParam"),
+    RowOf<RecvParam>("RecvParam"),
+    RowOf<AllToAllParam>("AllToAllParam"),
+    RowOf<AllToAllVParam>("AllToAllVParam"),
+    RowOf<AllToAllVV2Param>("AllToAllVV2Param"),
+    RowOf<LinearParallelParam>("LinearParallelParam"),
+};
+
+const ParamRow& FindParam(const std::string& name) {
+  for (const ParamRow& row : kParams) {
+    if (name == row.name) return row;
+  }
+  throw py::value_error("no parameter struct is called " + name);
+}
+
+std::string NormalJson(const std::string& name, const std::string& json) {
+  std::string normal;
+  ThrowIfError(FindParam(name).normalise(json, &normal));
+  return normal;
+}
 
 // The last run times of this thread's forward() calls by the operator's name, as torch_atb.Prof has
 // them: whole microseconds, the latest one last, at most 1000.
@@ -56,80 +125,14 @@ class RunTimes {
   std::unordered_map<std::string, std::deque<uint64_t>> times_;
 };
 
-// An operation as Python sees it. It waits with the GIL released, so a second Python thread may
-// call it meanwhile; that thread gets an error instead of a data race.
-class BoundOperation {
- public:
-  BoundOperation(const ParamRow& row, std::string struct_text, std::unique_ptr<Operation> operation)
-      : row_(row),
-        struct_text_(std::move(struct_text)),
-        operation_(std::move(operation)),
-        name_(operation_->Name()) {}
-
-  const char* Name() const { return name_; }
-  std::string PlannedEngine() const;
-  int NumInputs() const { return operation_->NumInputs(); }
-  int NumOutputs() const { return operation_->NumOutputs(); }
-  void Update(const std::string& param, const std::string& json, uintptr_t hccl_comm);
-  pybind11::list InferShape(const pybind11::object& inputs);
-  uint64_t GetWorkspaceSize(const pybind11::object& inputs, const pybind11::object& outputs);
-  // How memory like the outputs of the last InferShape() is made, if its first input was of the
-  // class `like`. For ForwardAgain(), until the next InferShape().
-  void KeepMakers(const pybind11::list& makers, const pybind11::object& like);
-  // Begins a call of the user's forward(). Forward() with outputs of its own, if the inputs are
-  // like the last ones of InferShape(); the outputs and the bytes. Else None and 0, and nothing has
-  // run.
-  pybind11::tuple ForwardAgain(const pybind11::object& inputs);
-  // Both phases. If they need a workspace, returns its bytes, and nothing has run.
-  uint64_t Forward(const pybind11::object& inputs, const pybind11::object& outputs);
-  // Ends the user's forward(), unless ForwardAgain() has run it: its time is kept.
-  void EndForward() { RunTimes::OfThread().Add(name_, RunTimes::Clock::now() - forward_begin_); }
-  void Execute(const pybind11::object& inputs, const pybind11::object& outputs,
-               const pybind11::object& workspace, const pybind11::object& stream);
-  void Refuse(int code, const std::string& message);
-  void Prepack(const pybind11::object& weight);
-
- private:
-  // Every operator is one.
-  CollectiveOperation& collective() const { return static_cast<CollectiveOperation&>(*operation_); }
-
-  // The owners of the memory of tensors that were read through DLPack.
-  using Owners = std::vector<pybind11::object>;
-
-  bool AreAsInferred() const;
-  pybind11::list MakeOutputs() const;
-  uint64_t RunBothPhases(Status status, const pybind11::tuple& inputs, CallStream* stream);
-  void ExecuteOrRefuse(const Status& status, const Scratch& scratch);
-  Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, CallStream* stream,
-                Owners* owners);
-  // `rules` know the tensors' names.
-  Status ToViews(const pybind11::tuple& tensors, const char* label,
-                 const std::vector<InputRule>& rules, CallStream* stream,
-                 std::vector<TensorView>* views, Owners* owners);
-
-  const ParamRow& row_;
-  std::string struct_text_;  // the struct in its normal form, to recognise an equal one
-  std::unique_ptr<Operation> operation_;
-  const char* const name_;            // of the operation, also after an update
-  std::vector<TensorDesc> inferred_;  // the inputs of the last InferShape() that succeeded
-  Device inferred_device_;
-  pybind11::list makers_;  // of the outputs that were inferred; may be empty
-  pybind11::object like_;
-  VariantPack pack_;  // reused, so that a call allocates nothing
-  RunTimes::Clock::time_point forward_begin_;
-  std::atomic<bool> busy_{false};
-};
-
-namespace {
-
 // Marks the operation as in use by this thread; without it a second thread could change the plan
 // that the first one reads.
 class Use {
  public:
   Use(std::atomic<bool>* busy, const char* operation) : busy_(busy) {
     if (busy_->exchange(true)) {
-      ThrowIfError(Error(ERROR_INVALID_PARAM, operation,
-                         ": another thread is inside this operation; one thread at a time"));
+      Throw(ERROR_INVALID_PARAM, operation,
+            ": another thread is inside this operation; one thread at a time");
     }
   }
   Use(const Use&) = delete;
@@ -145,72 +148,147 @@ py::tuple Hold(const py::object& tensors, const char* operation, const char* lab
   const bool is_plain = PyList_CheckExact(tensors.ptr()) || PyTuple_CheckExact(tensors.ptr());
   // A sequence of its rows.
   if (!is_plain && py::hasattr(tensors, "__dlpack__") && py::hasattr(tensors, "shape")) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, operation, ": ", label,
-                       "s must be a list of tensors, got one ", Py_TYPE(tensors.ptr())->tp_name,
-                       " of shape ", std::string(py::str(py::tuple(tensors.attr("shape")))),
-                       ": pass [x]"));
+    Throw(ERROR_INVALID_PARAM, operation, ": ", label, "s must be a list of tensors, got one ",
+          Py_TYPE(tensors.ptr())->tp_name, " of shape ",
+          std::string(py::str(py::tuple(tensors.attr("shape")))), ": pass [x]");
   }
   PyObject* tuple =
       PySequence_Check(tensors.ptr()) != 0 ? PySequence_Tuple(tensors.ptr()) : nullptr;
   if (tuple == nullptr) {
     PyErr_Clear();
-    ThrowIfError(Error(ERROR_INVALID_PARAM, operation, ": ", label,
-                       "s must be a list of tensors, got ", Py_TYPE(tensors.ptr())->tp_name));
+    Throw(ERROR_INVALID_PARAM, operation, ": ", label, "s must be a list of tensors, got ",
+          Py_TYPE(tensors.ptr())->tp_name);
   }
   return py::reinterpret_steal<py::tuple>(tuple);
 }
 
-// The struct with all its fields, as text.
-Status StructText(const ParamRow& row, const std::string& json, uintptr_t hccl_comm,
-                  std::string* text) {
-  COLLOPS_RETURN_IF_ERROR(row.normalise(json, text));
-  *text += Concat(" hcclComm ", hccl_comm);
+// What Execute gets besides the tensors.
+struct Scratch {
+  void* workspace = nullptr;
+  uint64_t bytes = 0;
+  void* stream = nullptr;
+  py::object owner;
+};
+
+// A workspace lies where the call's tensors lie. On an NPU the backend checks it.
+Status CheckPlace(const VariantPack& pack, const Device& where, const char* operation) {
+  const Device wanted = pack.inputs.empty() ? Device() : pack.inputs[0].device;
+  COLLOPS_CHECK_ARG(wanted.kind != DeviceKind::kCpu || where.kind == DeviceKind::kCpu,
+                    ERROR_INVALID_WORKSPACE_ADDR, operation, ": the workspace is on ",
+                    ToString(where),
+                    ", but the call's tensors are on the CPU: pass an empty uint8 array");
+  COLLOPS_CHECK_ARG(wanted.kind != DeviceKind::kCuda || where == wanted,
+                    ERROR_INVALID_WORKSPACE_ADDR, operation, ": the workspace is on ",
+                    ToString(where), ", but the call's tensors are on ", ToString(wanted));
   return Ok();
 }
 
-std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std::string& json,
-                                            uintptr_t hccl_comm, const std::string& engine,
-                                            bool averages) {
-  const ParamRow& row = FindParam(param);
-  std::string text;
-  ThrowIfError(StructText(row, json, hccl_comm, &text));
-  std::unique_ptr<Operation> operation;
-  RunWithoutGil([&] { return row.create(json, hccl_comm, {engine, averages}, &operation); });
-  return std::make_unique<BoundOperation>(row, std::move(text), std::move(operation));
-}
-
-// The checks go through the tensors in order, so the first without a type is the one they mean.
-Status NameElementTypes(const Status& status, const py::tuple& tensors,
-                        const std::vector<TensorView>& views) {
-  for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].desc.dtype == DType::kUndefined) return NameElementType(status, tensors[i]);
-  }
-  return status;
-}
-
-}  // namespace
-
-Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
-                               const std::vector<InputRule>& rules, CallStream* stream,
-                               std::vector<TensorView>* views, Owners* owners) {
-  views->clear();
+// `workspace`: a tensor with writable memory, or None. `stream` has seen the tensors of the call.
+Status ToScratch(py::handle workspace, CallStream* stream, const VariantPack& pack,
+                 const char* operation, Scratch* scratch) {
+  COLLOPS_RETURN_IF_ERROR(stream->Find(operation, &scratch->stream));
+  if (workspace.is_none()) return Ok();
   Tensor tensor;
-  for (size_t i = 0; i < tensors.size(); ++i) {
+  COLLOPS_RETURN_IF_ERROR(ToTensor(workspace, {operation, "workspace"}, &tensor, stream));
+  COLLOPS_CHECK_ARG(tensor.view.contiguous && !tensor.view.read_only, ERROR_INVALID_WORKSPACE_ADDR,
+                    operation,
+                    ": the workspace must be contiguous and writable: pass an empty uint8 array");
+  COLLOPS_RETURN_IF_ERROR(CheckPlace(pack, tensor.view.device, operation));
+  scratch->workspace = tensor.view.data;
+  scratch->bytes = static_cast<uint64_t>(tensor.numel * SizeOf(tensor.view.desc.dtype));
+  scratch->owner = std::move(tensor.owner);
+  return Ok();
+}
+
+// An operation as Python sees it. It waits with the GIL released, so a second Python thread may
+// call it meanwhile; that thread gets an error instead of a data race.
+class BoundOperation {
+ public:
+  BoundOperation(const std::string& param, const std::string& json, uintptr_t hccl_comm,
+                 const std::string& engine, bool averages);
+
+  const char* Name() const { return name_; }
+  std::string PlannedEngine() const;
+  int NumInputs() const { return operation_->NumInputs(); }
+  int NumOutputs() const { return operation_->NumOutputs(); }
+  void Update(const std::string& param, const std::string& json, uintptr_t hccl_comm);
+  py::list InferShape(const py::object& inputs);
+  uint64_t GetWorkspaceSize(const py::object& inputs, const py::object& outputs);
+  // Makes the outputs and the workspace, and runs both phases.
+  py::list Forward(const py::object& inputs);
+  void Execute(const py::object& inputs, const py::object& outputs, const py::object& workspace,
+               const py::object& stream);
+  void Refuse(int code, const std::string& message);
+  void Prepack(const py::object& weight);
+
+ private:
+  // The owners of the memory of tensors that were read through DLPack.
+  using Owners = std::vector<py::object>;
+
+  // Every operator is one.
+  CollectiveOperation& collective() const { return static_cast<CollectiveOperation&>(*operation_); }
+
+  std::string StructText(const std::string& json, uintptr_t hccl_comm) const;
+  Status ReadInputs(const py::tuple& inputs, CallStream* stream, Owners* owners);
+  Status ReadOutputs(const py::tuple& outputs, CallStream* stream, Owners* owners);
+  Status Infer();
+  py::list MakeOutputs(py::handle like);
+  py::list PrepareForward(const py::object& inputs, CallStream* stream, Owners* owners,
+                          Scratch* scratch);
+  void ExecuteOrRefuse(const Status& status, const Scratch& scratch);
+
+  const ParamRow& row_;
+  std::string text_;  // the struct in its normal form, to recognise an equal one
+  std::unique_ptr<Operation> operation_;
+  const char* name_ = "";             // of the operation, also after an update
+  std::vector<TensorDesc> inferred_;  // the inputs of the last Infer() that succeeded
+  Device inferred_device_;
+  std::vector<TensorDesc> outputs_;  // that were inferred
+  std::vector<ResultMaker> makers_;
+  VariantPack pack_;  // reused, so that a call allocates nothing
+  std::atomic<bool> busy_{false};
+};
+
+BoundOperation::BoundOperation(const std::string& param, const std::string& json,
+                               uintptr_t hccl_comm, const std::string& engine, bool averages)
+    : row_(FindParam(param)), text_(StructText(json, hccl_comm)) {
+  RunWithoutGil([&] { return row_.create(json, hccl_comm, {engine, averages}, &operation_); });
+  name_ = operation_->Name();
+}
+
+// The struct with all its fields, as text.
+std::string BoundOperation::StructText(const std::string& json, uintptr_t hccl_comm) const {
+  std::string text;
+  ThrowIfError(row_.normalise(json, &text));
+  return Concat(text, " hcclComm ", hccl_comm);
+}
+
+Status BoundOperation::ReadInputs(const py::tuple& inputs, CallStream* stream, Owners* owners) {
+  const std::vector<InputRule>& rules = collective().signature().inputs;
+  pack_.inputs.clear();
+  Tensor tensor;
+  for (size_t i = 0; i < inputs.size(); ++i) {
     const char* const own_name = i < rules.size() ? rules[i].name : nullptr;
-    const TensorName tensor_name{name_, label, static_cast<int>(i), own_name};
+    const TensorName tensor_name{name_, "input", static_cast<int>(i), own_name};
     COLLOPS_RETURN_IF_ERROR(
-        ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), tensor_name, &tensor, stream));
-    views->push_back(tensor.view);
+        ToTensor(PyTuple_GET_ITEM(inputs.ptr(), i), tensor_name, &tensor, stream));
+    pack_.inputs.push_back(tensor.view);
     if (tensor.owner) owners->push_back(tensor.owner);
   }
   return Ok();
 }
 
-Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs, CallStream* stream,
-                              Owners* owners) {
-  const std::vector<InputRule>& rules = collective().signature().inputs;
-  COLLOPS_RETURN_IF_ERROR(ToViews(inputs, "input", rules, stream, &pack_.inputs, owners));
-  return ToViews(outputs, "output", {}, stream, &pack_.outputs, owners);
+Status BoundOperation::ReadOutputs(const py::tuple& outputs, CallStream* stream, Owners* owners) {
+  pack_.outputs.clear();
+  Tensor tensor;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const TensorName tensor_name{name_, "output", static_cast<int>(i)};
+    COLLOPS_RETURN_IF_ERROR(
+        ToTensor(PyTuple_GET_ITEM(outputs.ptr(), i), tensor_name, &tensor, stream));
+    pack_.outputs.push_back(tensor.view);
+    if (tensor.owner) owners->push_back(tensor.owner);
+  }
+  return Ok();
 }
 
 // If the struct is equal, nothing changes, and the plans stay.
@@ -218,35 +296,46 @@ void BoundOperation::Update(const std::string& param, const std::string& json,
                             uintptr_t hccl_comm) {
   const Use use(&busy_, name_);
   if (param != row_.name) {
-    ThrowIfError(
-        Error(ERROR_INVALID_PARAM, name_, ": update() needs another ", row_.name, ", got ", param));
+    Throw(ERROR_INVALID_PARAM, name_, ": update() needs another ", row_.name, ", got ", param);
   }
-  std::string text;
-  ThrowIfError(StructText(row_, json, hccl_comm, &text));
-  if (text == struct_text_) return;
+  std::string text = StructText(json, hccl_comm);
+  if (text == text_) return;
   RunWithoutGil([&] { return row_.update(json, hccl_comm, &operation_); });
-  struct_text_ = std::move(text);
+  text_ = std::move(text);
   inferred_.clear();  // another struct may have other outputs
-  makers_ = py::list();
+}
+
+// The outputs for the inputs in pack_; nothing is done again for inputs with the shapes and types
+// of the last ones, the first of them on the same device.
+Status BoundOperation::Infer() {
+  const auto is_equal = [](const TensorView& view, const TensorDesc& desc) {
+    return view.desc == desc;
+  };
+  if (!inferred_.empty() && !pack_.inputs.empty() && pack_.inputs[0].device == inferred_device_ &&
+      std::equal(pack_.inputs.begin(), pack_.inputs.end(), inferred_.begin(), inferred_.end(),
+                 is_equal)) {
+    return Ok();
+  }
+  std::vector<TensorDesc> descs;
+  for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
+  inferred_.clear();
+  outputs_.clear();
+  COLLOPS_RETURN_IF_ERROR(operation_->InferShape(descs, &outputs_));
+  inferred_device_ = pack_.inputs[0].device;
+  inferred_ = std::move(descs);
+  makers_ = std::vector<ResultMaker>(outputs_.size());
+  return Ok();
 }
 
 py::list BoundOperation::InferShape(const py::object& inputs) {
   const Use use(&busy_, name_);
-  makers_ = py::list();
   Owners owners;
   CallStream stream;
   stream.OnlyLook();
-  const py::tuple in = Hold(inputs, name_, "input");
-  const std::vector<InputRule>& rules = collective().signature().inputs;
-  ThrowIfError(ToViews(in, "input", rules, &stream, &pack_.inputs, &owners));
-  std::vector<TensorDesc> descs;
-  for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
-  std::vector<TensorDesc> outputs;
-  ThrowIfError(NameElementTypes(operation_->InferShape(descs, &outputs), in, pack_.inputs));
-  inferred_device_ = pack_.inputs[0].device;
-  inferred_ = std::move(descs);
+  ThrowIfError(ReadInputs(Hold(inputs, name_, "input"), &stream, &owners));
+  ThrowIfError(Infer());
   py::list result;
-  for (const TensorDesc& desc : outputs) result.append(ToPython(desc));
+  for (const TensorDesc& desc : outputs_) result.append(ToPython(desc));
   return result;
 }
 
@@ -257,98 +346,78 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   Owners owners;
   CallStream stream;
   stream.OnlyLook();
-  ThrowIfError(ToPack(in, out, &stream, &owners));
+  ThrowIfError(ReadInputs(in, &stream, &owners));
+  ThrowIfError(ReadOutputs(out, &stream, &owners));
   uint64_t bytes = 0;
-  const Status status =
-      NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), in, pack_.inputs);
-  ThrowIfError(NameElementTypes(status, out, pack_.outputs));
+  ThrowIfError(operation_->GetWorkspaceSize(pack_, &bytes));
   return bytes;
 }
 
-void BoundOperation::KeepMakers(const py::list& makers, const py::object& like) {
-  const Use use(&busy_, name_);
-  makers_ = makers;
-  like_ = like;
-}
-
-// Whether the inputs in pack_ have the shapes and types of the last inputs of InferShape(), and the
-// first is on the same device.
-bool BoundOperation::AreAsInferred() const {
-  const auto is_equal = [](const TensorView& view, const TensorDesc& desc) {
-    return view.desc == desc;
-  };
-  return pack_.inputs[0].device == inferred_device_ &&
-         std::equal(pack_.inputs.begin(), pack_.inputs.end(), inferred_.begin(), inferred_.end(),
-                    is_equal);
-}
-
-// Empty if a maker fails: it fails again where its message reaches the other ranks.
-py::list BoundOperation::MakeOutputs() const {
-  py::list outputs(makers_.size());
-  for (size_t i = 0; i < makers_.size(); ++i) {
-    PyObject* const made = PyObject_CallNoArgs(PyList_GET_ITEM(makers_.ptr(), i));
-    if (made == nullptr) {
-      if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
-      PyErr_Clear();
-      return py::list();
-    }
-    PyList_SET_ITEM(outputs.ptr(), i, made);
+// Of the kind of the first input.
+py::list BoundOperation::MakeOutputs(py::handle like) {
+  py::list outputs;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const TensorDesc& desc = outputs_[i];
+    const char* const dtype =
+        desc.dtype == inferred_[0].dtype ? nullptr : collops::Name(desc.dtype);
+    const std::vector<int64_t> sizes(desc.shape.dims, desc.shape.dims + desc.shape.num_dims);
+    outputs.append(makers_[i].Make(name_, like, sizes, dtype));
   }
   return outputs;
 }
 
-py::tuple BoundOperation::ForwardAgain(const py::object& inputs) {
-  const Use use(&busy_, name_);
-  forward_begin_ = RunTimes::Clock::now();
-  const auto nothing = [] { return py::make_tuple(py::none(), 0); };
-  const bool holds = PyList_CheckExact(inputs.ptr()) != 0 || PyTuple_CheckExact(inputs.ptr()) != 0;
-  if (makers_.empty() || !holds) return nothing();
-  Owners owners;
+py::list BoundOperation::PrepareForward(const py::object& inputs, CallStream* stream,
+                                        Owners* owners, Scratch* scratch) {
   const py::tuple in = Hold(inputs, name_, "input");
-  if (in.empty() || py::type::handle_of(in[0]).ptr() != like_.ptr()) return nothing();
-  const std::vector<InputRule>& rules = collective().signature().inputs;
-  CallStream stream;
-  if (!ToViews(in, "input", rules, &stream, &pack_.inputs, &owners).ok()) return nothing();
-  if (!AreAsInferred()) return nothing();
-  py::list outputs = MakeOutputs();
-  if (outputs.empty()) return nothing();
-  Status status = ToViews(py::tuple(outputs), "output", {}, &stream, &pack_.outputs, &owners);
-  const uint64_t bytes = RunBothPhases(std::move(status), in, &stream);
-  if (bytes == 0) EndForward();
-  return py::make_tuple(std::move(outputs), bytes);
-}
-
-uint64_t BoundOperation::Forward(const py::object& inputs, const py::object& outputs) {
-  const Use use(&busy_, name_);
-  const py::tuple in = Hold(inputs, name_, "input");
-  const py::tuple out = Hold(outputs, name_, "output");
-  Owners owners;
-  CallStream stream;
-  Status status = ToPack(in, out, &stream, &owners);
-  return RunBothPhases(std::move(status), in, &stream);
-}
-
-// If pack_ needs a workspace, returns its bytes, and nothing has run.
-uint64_t BoundOperation::RunBothPhases(Status status, const py::tuple& inputs, CallStream* stream) {
-  Scratch scratch;
+  owners->push_back(in);
+  ThrowIfError(ReadInputs(in, stream, owners));
+  ThrowIfError(Infer());
+  py::list outputs = MakeOutputs(in[0]);
+  ThrowIfError(ReadOutputs(py::tuple(outputs), stream, owners));
   uint64_t bytes = 0;
-  if (status.ok()) {
-    status = NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), inputs, pack_.inputs);
+  ThrowIfError(operation_->GetWorkspaceSize(pack_, &bytes));
+  py::object workspace = py::none();
+  if (bytes > 0) {
+    void* on = nullptr;
+    ThrowIfError(stream->Find(name_, &on));
+    workspace = MakeWorkspace(in[0], pack_.inputs[0].device, bytes, name_, on);
+    owners->push_back(workspace);
   }
-  if (status.ok() && bytes > 0) return bytes;
-  if (status.ok()) status = ToScratch(py::none(), stream, pack_, name_, &scratch);
-  ExecuteOrRefuse(status, scratch);
-  return 0;
+  ThrowIfError(ToScratch(workspace, stream, pack_, name_, scratch));
+  return outputs;
+}
+
+py::list BoundOperation::Forward(const py::object& inputs) {
+  const Use use(&busy_, name_);
+  const auto begin = RunTimes::Clock::now();
+  Owners owners;
+  CallStream stream;
+  Scratch scratch;
+  py::list outputs;
+  try {
+    outputs = PrepareForward(inputs, &stream, &owners, &scratch);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    try {
+      ExecuteOrRefuse(StatusOf(error), scratch);
+    } catch (py::error_already_set& refused) {
+      if (!refused.matches(PyExc_Exception)) throw;
+    }
+    throw;
+  }
+  ExecuteOrRefuse(Ok(), scratch);
+  RunTimes::OfThread().Add(name_, RunTimes::Clock::now() - begin);
+  return outputs;
 }
 
 // Runs the call, or tells the ranks that wait in it why this one does not.
 void BoundOperation::ExecuteOrRefuse(const Status& status, const Scratch& scratch) {
-  RunNumbered(collective().communicator(), [&]() -> Status {
+  const UserCall number(collective().communicator().CallOfUser());
+  RunWithoutGil([&]() -> Status {
     if (status.ok()) {
       return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
     }
-    const Status ignored = operation_->Refuse(status);
-    static_cast<void>(ignored);  // the error of the call matters more
+    static_cast<void>(operation_->Refuse(status));  // the error of the call matters more
     return status;
   });
 }
@@ -361,32 +430,28 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
   Owners owners;
   Scratch scratch;
   CallStream call_stream(stream);
-  Status status = ToPack(in, out, &call_stream, &owners);
+  Status status = ReadInputs(in, &call_stream, &owners);
+  if (status.ok()) status = ReadOutputs(out, &call_stream, &owners);
   if (status.ok()) status = ToScratch(workspace, &call_stream, pack_, name_, &scratch);
   ExecuteOrRefuse(status, scratch);
 }
 
 void BoundOperation::Refuse(int code, const std::string& message) {
   const Use use(&busy_, name_);
-  RunNumbered(collective().communicator(),
-              [&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
+  const UserCall number(collective().communicator().CallOfUser());
+  RunWithoutGil([&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
 }
 
 void BoundOperation::Prepack(const py::object& weight) {
   const Use use(&busy_, name_);
   auto* prepackable = dynamic_cast<Prepackable*>(operation_.get());
   if (prepackable == nullptr) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, name_,
-                       ": prepack() is for operators with a weight, such as LinearParallel"));
+    Throw(ERROR_INVALID_PARAM, name_,
+          ": prepack() is for operators with a weight, such as LinearParallel");
   }
   Tensor tensor;
   ThrowIfError(ToTensor(weight.ptr(), {name_, "input", 1, "weight"}, &tensor));
-  Status status;
-  RunWithoutGil([&] {
-    status = prepackable->Prepack(tensor.view);
-    return Ok();
-  });
-  ThrowIfError(NameElementTypes(status, py::make_tuple(weight), {tensor.view}));
+  RunWithoutGil([&] { return prepackable->Prepack(tensor.view); });
 }
 
 std::string BoundOperation::PlannedEngine() const {
@@ -411,14 +476,18 @@ std::vector<std::pair<std::string, std::string>> LinearEngines(const std::string
   return rows;
 }
 
+}  // namespace
+
 void BindOperation(py::module_& module) {
+  module.def("normal_json", &NormalJson, py::arg("param"), py::arg("json"));
   module.def(
       "run_times", [](const std::string& name) { return RunTimes::OfThread().Get(name); },
       py::arg("name"));
   module.def("linear_engines", &LinearEngines, py::arg("backend") = "shm");
   py::class_<BoundOperation>(module, "Operation")
-      .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"),
-           py::arg("engine"), py::arg("averages") = false)
+      .def(py::init<const std::string&, const std::string&, uintptr_t, const std::string&, bool>(),
+           py::arg("param"), py::arg("json"), py::arg("hccl_comm"), py::arg("engine"),
+           py::arg("averages") = false)
       .def_property_readonly("name", &BoundOperation::Name)
       .def_property_readonly("engine", &BoundOperation::PlannedEngine)
       .def_property_readonly("num_inputs", &BoundOperation::NumInputs)
@@ -428,10 +497,7 @@ void BindOperation(py::module_& module) {
       .def("infer_shape", &BoundOperation::InferShape, py::arg("inputs"))
       .def("get_workspace_size", &BoundOperation::GetWorkspaceSize, py::arg("inputs"),
            py::arg("outputs"))
-      .def("keep_makers", &BoundOperation::KeepMakers, py::arg("makers"), py::arg("like"))
-      .def("forward_again", &BoundOperation::ForwardAgain, py::arg("inputs"))
-      .def("forward", &BoundOperation::Forward, py::arg("inputs"), py::arg("outputs"))
-      .def("end_forward", &BoundOperation::EndForward)
+      .def("forward", &BoundOperation::Forward, py::arg("inputs"))
       .def("execute", &BoundOperation::Execute, py::arg("inputs"), py::arg("outputs"),
            py::arg("workspace"), py::arg("stream"))
       .def("refuse", &BoundOperation::Refuse, py::arg("code"), py::arg("message"))

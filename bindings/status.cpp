@@ -1,5 +1,8 @@
 #include "status.h"
 
+#include <pybind11/stl.h>
+#include <unistd.h>
+
 #include "module.h"
 
 namespace collops::bindings {
@@ -15,6 +18,19 @@ py::str Readable(const std::string& text) {
 
 }  // namespace
 
+void SleepForGood() {
+  while (true) pause();
+}
+
+// Not inline: an exception must not unwind into a destructor of the caller, which is noexcept.
+[[gnu::noinline]] void ReleasedGil::Take(PyThreadState* state) {
+  NotUnwound([&] { PyEval_RestoreThread(state); });
+}
+
+HeldGil::HeldGil() {
+  NotUnwound([&] { held_.emplace(); });
+}
+
 void ThrowIfError(const Status& status) {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (status.ok()) return;
@@ -23,6 +39,12 @@ void ThrowIfError(const Status& status) {
           .attr("status_error")(static_cast<int>(status.code()), Readable(status.message()));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw py::error_already_set();
+}
+
+Status StatusOf(const py::error_already_set& error) {
+  const auto status_of = py::module_::import("collops.errors").attr("status_of");
+  const auto [code, text] = status_of(error.value()).cast<std::pair<int, std::string>>();
+  return Status(static_cast<ErrorCode>(code), text);
 }
 
 std::string ToString(const py::error_already_set& error) {

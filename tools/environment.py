@@ -5,7 +5,6 @@ Every part writes a stamp with its sources, and is made again only when they hav
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.metadata
 import os
@@ -18,6 +17,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10, where pip has its own
+    from pip._vendor import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parent.parent
 # The sources of the installed package.
 SOURCES = ["setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"]
@@ -28,13 +32,10 @@ LIMIT_S = 300  # for what may be missing
 
 
 def requirements(name: str) -> list[str]:
-    """The array `name` of pyproject.toml, read as Python: 3.10 has no reader for TOML."""
-    match = re.search(
-        rf"^{name} = (\[.*?\])$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL
-    )
-    if match is None:
-        raise SystemExit(f"collops: pyproject.toml has no array {name}")
-    return list(ast.literal_eval(match[1]))
+    """The packages of an extra, of the package itself ("dependencies") or its build ("requires")."""
+    toml = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = toml["project"]
+    return list({**toml["build-system"], **project, **project["optional-dependencies"]}[name])
 
 
 def source_files() -> Iterator[Path]:

@@ -3,12 +3,12 @@
 #include <limits>
 #include <utility>
 
+#include "module.h"
 #include "status.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {
-
-namespace py = pybind11;
 
 constexpr const char* kList = " must be a list of whole numbers, one per rank, got ";
 
@@ -37,13 +37,14 @@ bool ReadIndex(const char* method, const std::string& label, py::handle value, i
   int overflow = 0;
   *number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
   if (overflow != 0 || *number == std::numeric_limits<int64_t>::min()) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, " must be an int64, got ",
-                       std::string(py::str(index))));
+    Throw(ERROR_INVALID_PARAM, method, ": ", label, " must be an int64, got ",
+          std::string(py::str(index)));
   }
   return true;
 }
 
 bool ReadPlainNumbers(py::handle list, Rows* numbers) {
+  if (!IsList(list)) return false;
   const auto size = static_cast<size_t>(PySequence_Fast_GET_SIZE(list.ptr()));
   numbers->resize(size);
   for (size_t i = 0; i < size; ++i) {
@@ -55,7 +56,7 @@ bool ReadPlainNumbers(py::handle list, Rows* numbers) {
 
 Rows ReadNumbers(const char* method, const char* label, py::handle values, const char* what) {
   Rows numbers;
-  if (IsList(values) && ReadPlainNumbers(values, &numbers)) return numbers;
+  if (ReadPlainNumbers(values, &numbers)) return numbers;
   numbers.clear();
   const auto list = py::reinterpret_steal<py::object>(PySequence_Tuple(values.ptr()));
   if (!list && PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw py::error_already_set();
@@ -66,13 +67,12 @@ Rows ReadNumbers(const char* method, const char* label, py::handle values, const
     are_whole = ReadIndex(method, Concat(label, "[", i, "]"), item, &numbers.emplace_back());
   }
   if (!are_whole) {
-    ThrowIfError(
-        Error(ERROR_INVALID_PARAM, method, ": ", label, " must be ", what, ", got ", Repr(values)));
+    Throw(ERROR_INVALID_PARAM, method, ": ", label, " must be ", what, ", got ", Repr(values));
   }
   return numbers;
 }
 
-// A list, an array or a tensor as a tuple; empty: it is none.
+// A list, an array or a tensor as a tuple; null: it is none.
 py::object AsTuple(const py::object& value) {
   try {
     py::object list = value;
@@ -87,21 +87,17 @@ py::object AsTuple(const py::object& value) {
 }
 
 void RefuseOtherKinds(const char* method, const char* label, const py::object& value) {
-  const bool has_no_order = PyDict_Check(value.ptr()) != 0 || PyAnySet_Check(value.ptr()) != 0;
-  if (has_no_order) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label,
-                       " must be a list in the order of the ranks, got ", Repr(value)));
+  if (PyDict_Check(value.ptr()) != 0 || PyAnySet_Check(value.ptr()) != 0) {
+    Throw(ERROR_INVALID_PARAM, method, ": ", label,
+          " must be a list in the order of the ranks, got ", Repr(value));
   }
   const py::object num_dims = py::getattr(value, "ndim", py::int_(1));
   if (!num_dims.equal(py::int_(1))) {  // the result's memory, where the sizes stand
-    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, kList, TypeNameOf(value),
-                       " of shape ", Repr(py::list(value.attr("shape"))), ": pass memory as out="));
+    Throw(ERROR_INVALID_PARAM, method, ": ", label, kList, TypeNameOf(value), " of shape ",
+          Repr(py::list(value.attr("shape"))), ": pass memory as out=");
   }
-  const py::dict modules = py::module_::import("sys").attr("modules");
-  if (modules.contains("numpy.ma") &&
-      py::isinstance(value, modules["numpy.ma"].attr("MaskedArray"))) {
-    ThrowIfError(
-        Error(ERROR_INVALID_PARAM, method, ": ", label, " is a masked array: pass .filled(value)"));
+  if (IsMasked(value)) {
+    Throw(ERROR_INVALID_PARAM, method, ": ", label, " is a masked array: pass .filled(value)");
   }
 }
 
@@ -119,35 +115,25 @@ std::string TypeNameOf(py::handle object) {
   return py::str(py::type::handle_of(object).attr("__name__"));
 }
 
-Status StatusOf(const py::error_already_set& error) {
-  const auto status_of = py::module_::import("collops.errors").attr("status_of");
-  const auto [code, text] = status_of(error.value()).cast<std::pair<int, std::string>>();
-  return Status(static_cast<ErrorCode>(code), text);
-}
-
 int64_t ReadWhole(const char* method, const std::string& label, py::handle value) {
   int64_t number = 0;
   if (!ReadIndex(method, label, value, &number)) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, " must be a whole number, got ",
-                       Repr(value)));
+    Throw(ERROR_INVALID_PARAM, method, ": ", label, " must be a whole number, got ", Repr(value));
   }
   return number;
 }
 
 Rows ReadSizes(const char* method, const char* label, py::handle value) {
   Rows numbers;
-  if (IsList(value) && ReadPlainNumbers(value, &numbers)) return numbers;
+  if (ReadPlainNumbers(value, &numbers)) return numbers;
   const auto given = py::reinterpret_borrow<py::object>(value);
   RefuseOtherKinds(method, label, given);
   const py::object list = AsTuple(given);
-  if (!list) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, method, ": ", label, kList, Repr(value)));
-  }
+  if (!list) Throw(ERROR_INVALID_PARAM, method, ": ", label, kList, Repr(value));
   return ReadNumbers(method, label, list, "whole numbers of rows, one per rank");
 }
 
-std::optional<Rows> ReadMembers(const char* method, const char* label, py::handle value) {
-  if (value.is_none()) return std::nullopt;
+Rows ReadMembers(const char* method, const char* label, py::handle value) {
   return ReadNumbers(method, label, value, "whole numbers, one per member of the group");
 }
 

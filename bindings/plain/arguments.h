@@ -3,7 +3,6 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "collops/core/dtype.h"
@@ -19,8 +18,8 @@ int64_t ReadWhole(const char* method, const std::string& label, pybind11::handle
 
 // One number per rank: a list, an array or a tensor.
 Rows ReadSizes(const char* method, const char* label, pybind11::handle value);
-// One number per member of a group; none: None.
-std::optional<Rows> ReadMembers(const char* method, const char* label, pybind11::handle value);
+// One number per member of a group.
+Rows ReadMembers(const char* method, const char* label, pybind11::handle value);
 
 // A reduction by the core's name or as a member of torch.distributed.ReduceOp; `only_sums`: sum or
 // avg.
@@ -28,9 +27,6 @@ ReduceOp ReadReduction(const char* method, const pybind11::object& value, bool o
 
 // Whether it is a list or a tuple.
 bool IsList(pybind11::handle object);
-
-// What the other ranks hear of a Python error: its code and text.
-Status StatusOf(const pybind11::error_already_set& error);
 
 // repr(), and the name of its class.
 std::string Repr(pybind11::handle object);

@@ -1,11 +1,13 @@
 #include "collops/comm/communicator.h"
 
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
 #include <set>
 #include <string>
 
+#include "collops/comm/window.h"
 #include "module.h"
 #include "plain/plain_level.h"
 #include "plain/started.h"
@@ -13,8 +15,6 @@
 
 namespace collops::bindings {
 namespace {
-
-using Object = py::object;
 
 // The method that makes calls of this name: "all_gatherv" of "AllGatherV". It lives as long as the
 // process, which is what calls take.
@@ -32,69 +32,26 @@ const char* MethodOf(const std::string& operation) {
   return names->insert(method + operation.substr(end)).first->c_str();
 }
 
-// The four products: which arguments each has.
-void BindProducts(py::class_<PlainLevel, std::shared_ptr<PlainLevel>>& bound) {
-  bound
-      .def("all_gather_matmul",
-           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
-              const Object& residual, const Object& trans_weight, const Object& gather_rows) {
-             PlainLevel::ProductArguments given;
-             given.residual = residual;
-             given.trans_weight = trans_weight;
-             given.gather_rows = gather_rows;
-             return self.Multiply(PlainCall::kAllGatherMatmul, x, weight, out, given);
-           })
-      .def("matmul_reduce_scatter",
-           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
-              const Object& residual, const Object& trans_weight, const Object& scatter_rows,
-              const Object& op) {
-             PlainLevel::ProductArguments given;
-             given.residual = residual;
-             given.trans_weight = trans_weight;
-             given.scatter_rows = scatter_rows;
-             given.op = op;
-             return self.Multiply(PlainCall::kMatmulReduceScatter, x, weight, out, given);
-           })
-      .def("matmul_all_reduce",
-           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
-              const Object& residual, const Object& trans_weight) {
-             PlainLevel::ProductArguments given;
-             given.residual = residual;
-             given.trans_weight = trans_weight;
-             return self.Multiply(PlainCall::kMatmulAllReduce, x, weight, out, given);
-           })
-      .def("all_gather_matmul_reduce_scatter",
-           [](PlainLevel& self, const Object& x, const Object& weight, const Object& out,
-              const Object& residual, const Object& trans_weight, const py::tuple& grid,
-              const Object& gather_rows, const Object& scatter_rows) {
-             PlainLevel::ProductArguments given;
-             given.residual = residual;
-             given.trans_weight = trans_weight;
-             given.ag_dim = grid[0];
-             given.rs_dim = grid[1];
-             given.inner_dim_is_ag = grid[2];
-             given.gather_rows = gather_rows;
-             given.scatter_rows = scatter_rows;
-             return self.Multiply(PlainCall::kAllGatherMatmulReduceScatter, x, weight, out, given);
-           });
+using Given = PlainLevel::Arguments;
+template <py::object Given::*>
+using Argument = const py::object&;
+
+// Binds a method whose arguments are these, in their order.
+template <PlainCall::Method kMethod, py::object Given::*... kArguments>
+void BindCall(py::class_<PlainLevel, std::shared_ptr<PlainLevel>>* bound) {
+  bound->def(PlainCall(kMethod).name(), [](PlainLevel& self, Argument<kArguments>... values) {
+    Given given;
+    ((given.*kArguments = values), ...);
+    return self.Call(kMethod, given);
+  });
 }
 
 void BindPlainLevel(py::module_& module) {
   py::class_<PlainLevel, std::shared_ptr<PlainLevel>> bound(module, "PlainLevel");
   bound
-      .def(py::init<std::shared_ptr<Communicator>, Object>(), py::arg("communicator"),
+      .def(py::init<std::shared_ptr<Communicator>, py::object>(), py::arg("communicator"),
            py::arg("make_part"))
       .def("starting", &PlainLevel::Starting)
-      .def("all_gather", &PlainLevel::AllGather)
-      .def("all_gatherv", &PlainLevel::AllGatherV)
-      .def("all_reduce", &PlainLevel::AllReduce)
-      .def("all_to_allv", &PlainLevel::AllToAllV)
-      .def("broadcast", &PlainLevel::Broadcast)
-      .def("gatherv", &PlainLevel::GatherV)
-      .def("reduce", &PlainLevel::Reduce)
-      .def("reduce_scatter", &PlainLevel::ReduceScatter)
-      .def("reduce_scatterv", &PlainLevel::ReduceScatterV)
-      .def("scatterv", &PlainLevel::ScatterV)
       .def("send", &PlainLevel::Send)
       .def("recv", &PlainLevel::Recv)
       .def("exchange", &PlainLevel::Exchange)
@@ -104,7 +61,37 @@ void BindPlainLevel(py::module_& module) {
                         const std::string& message) {
         self.Refuse(MethodOf(operation), Status(static_cast<ErrorCode>(code), message));
       });
-  BindProducts(bound);
+  using P = PlainCall;
+  using A = Given;
+  BindCall<P::kAllGather, &A::x, &A::out>(&bound);
+  BindCall<P::kAllGatherV, &A::x, &A::sizes, &A::dim, &A::out>(&bound);
+  BindCall<P::kAllReduce, &A::x, &A::op, &A::out>(&bound);
+  BindCall<P::kAllToAllV, &A::x, &A::sizes, &A::recv_sizes, &A::out>(&bound);
+  BindCall<P::kBroadcast, &A::x, &A::root>(&bound);
+  BindCall<P::kGatherV, &A::x, &A::sizes, &A::root>(&bound);
+  BindCall<P::kReduce, &A::x, &A::op, &A::root, &A::out>(&bound);
+  BindCall<P::kReduceScatter, &A::x, &A::op, &A::out>(&bound);
+  BindCall<P::kReduceScatterV, &A::x, &A::sizes, &A::dim, &A::op, &A::out>(&bound);
+  BindCall<P::kScatterV, &A::x, &A::sizes, &A::root>(&bound);
+  BindCall<P::kAllGatherMatmul, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
+           &A::gather_rows>(&bound);
+  BindCall<P::kMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
+           &A::scatter_rows, &A::op>(&bound);
+  BindCall<P::kMatmulAllReduce, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight>(&bound);
+  BindCall<P::kAllGatherMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual,
+           &A::trans_weight, &A::grid, &A::gather_rows, &A::scatter_rows>(&bound);
+}
+
+// Memory that the other ranks read in place. The array's base owns the window, so the memory lives
+// as long as any array on it.
+py::array_t<uint8_t> AllocateWindow(Communicator& communicator, int64_t bytes) {
+  auto window = std::make_unique<std::shared_ptr<Window>>();
+  RunWithoutGil([&] { return communicator.AllocateWindow(bytes, window.get()); });
+  auto* data = static_cast<uint8_t*>((*window)->data());
+  const py::capsule base(window.get(),
+                         [](void* held) { delete static_cast<std::shared_ptr<Window>*>(held); });
+  static_cast<void>(window.release());
+  return py::array_t<uint8_t>(static_cast<py::ssize_t>(bytes), data, base);
 }
 
 }  // namespace
@@ -136,6 +123,7 @@ void BindCommunicator(py::module_& module) {
             });
           },
           py::arg("reason"));
+  module.def("window", &AllocateWindow, py::arg("communicator"), py::arg("bytes"));
   BindPlainLevel(module);
   BindStartedCall(module);
 }

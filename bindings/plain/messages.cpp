@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "module.h"
 #include "plain/operand.h"
 #include "plain/plain_level.h"
 #include "plain/started.h"
@@ -10,8 +11,6 @@
 
 namespace collops::bindings {
 namespace {
-
-namespace py = pybind11;
 
 constexpr int kAnyRank = -1;
 
@@ -36,8 +35,7 @@ int ReadRank(const PlainLevel& level, const char* name, const std::string& label
   const int64_t number = ReadWhole(name, label, value);
   const int size = level.communicator().size();
   if (number < 0 || number >= size) {
-    ThrowIfError(
-        Error(ERROR_INVALID_PARAM, name, ": ", label, " must be in [0, ", size, "), got ", number));
+    Throw(ERROR_INVALID_PARAM, name, ": ", label, " must be in [0, ", size, "), got ", number);
   }
   return static_cast<int>(number);
 }
@@ -45,9 +43,9 @@ int ReadRank(const PlainLevel& level, const char* name, const std::string& label
 void RefuseOwnRank(const PlainLevel& level, const char* name, const char* label,
                    const py::object& value) {
   if (ReadRank(level, name, label, value) != level.communicator().rank() || level.starts()) return;
-  ThrowIfError(Error(ERROR_INVALID_PARAM, name, ": ", label, " is this rank itself, ",
-                     std::string(py::str(value)),
-                     ": pass another rank, or begin both sides with exchange() or start()"));
+  Throw(ERROR_INVALID_PARAM, name, ": ", label, " is this rank itself, ",
+        std::string(py::str(value)),
+        ": pass another rank, or begin both sides with exchange() or start()");
 }
 
 // Adds a message; `where` is what its arguments are of: "messages[1]." of an exchange.
@@ -65,8 +63,8 @@ void AddMessage(const PlainLevel& level, const std::string& where, bool sends,
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   const int64_t number = ReadWhole(name, Concat(where, "tag"), tag);
   if (number < 0 || number > kMost) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, name, ": ", where, "tag must be from 0 to ", kMost,
-                       ", got ", number));
+    Throw(ERROR_INVALID_PARAM, name, ": ", where, "tag must be from 0 to ", kMost, ", got ",
+          number);
   }
   transfer.tag = static_cast<int>(number);
   list->transfers.push_back(transfer);
@@ -75,7 +73,7 @@ void AddMessage(const PlainLevel& level, const std::string& where, bool sends,
 
 void FillIn(const Device& device, const char* name, CallStream* stream, Message* message,
             Transfer* transfer) {
-  const OperandName words{name, message->label.c_str()};
+  const TensorName words{name, message->label.c_str()};
   Operand& operand = message->operand;
   operand = message->sends ? ReadInput(words, message->value, stream)
                            : ReadOutput(words, message->value, stream);
@@ -153,8 +151,7 @@ py::object RunMessages(const PlainLevel& level, std::unique_ptr<MessageList> lis
   RunWithoutGil([&] {
     return communicator.StartMessages(name, started.data(), count, &handle, keep, stream);
   });
-  return py::cast(
-      std::make_unique<StartedCall>(communicator.shared_from_this(), handle, std::move(make)));
+  return StartedCallOf(communicator.shared_from_this(), std::move(handle), std::move(make));
 }
 
 std::unique_ptr<MessageList> NewList(const char* operation, const char* method) {
@@ -186,8 +183,7 @@ py::object PlainLevel::Recv(const py::object& out, const py::object& from, const
 py::object PlainLevel::Exchange(const py::object& messages) {
   constexpr const char* kName = "exchange";
   if (!IsList(messages)) {
-    ThrowIfError(
-        Error(ERROR_INVALID_PARAM, kName, ": messages must be a list, got ", TypeNameOf(messages)));
+    Throw(ERROR_INVALID_PARAM, kName, ": messages must be a list, got ", TypeNameOf(messages));
   }
   const auto module = py::module_::import("collops.collectives.messages");
   const py::object send_to = module.attr("SendTo");
@@ -201,9 +197,8 @@ py::object PlainLevel::Exchange(const py::object& messages) {
     const bool sends = py::isinstance(item, send_to);
     try {
       if (!sends && !py::isinstance(item, recv_from)) {
-        ThrowIfError(Error(ERROR_INVALID_PARAM, kName, ": ", where,
-                           " must be a collops.SendTo or a collops.RecvFrom, got ",
-                           TypeNameOf(item)));
+        Throw(ERROR_INVALID_PARAM, kName, ": ", where,
+              " must be a collops.SendTo or a collops.RecvFrom, got ", TypeNameOf(item));
       }
       AddMessage(*this, where + ".", sends, item.attr(sends ? "x" : "out"),
                  item.attr(sends ? "to" : "from_"), item.attr("tag"), list.get());

@@ -3,18 +3,35 @@
 #include <mutex>
 #include <utility>
 
-#include "plain/plain_call.h"
+#include "module.h"
 #include "status.h"
 
 namespace collops::bindings {
 namespace {
 
-namespace py = pybind11;
+// A started call as Python holds it. Any thread may wait for it, any number of times.
+class PendingCall {
+ public:
+  PendingCall(std::shared_ptr<Communicator> communicator, Communicator::Handle handle,
+              MakeResultOf make)
+      : communicator_(std::move(communicator)),
+        handle_(std::move(handle)),
+        make_(std::move(make)) {}
 
-// What was started in one go, until its end.
-struct Body {
-  std::vector<std::function<Status(Communicator&)>> steps;
-  std::vector<py::object> kept;
+  // What the call returns, or its error.
+  py::object Wait(double timeout_s);
+  // Whether it has ended; its result is in place then.
+  bool Done();
+
+ private:
+  py::object Settle(const std::vector<int>& sources);
+
+  std::shared_ptr<Communicator> communicator_;
+  Communicator::Handle handle_;  // null: nothing was started
+  std::mutex mutex_;             // guards the members below
+  MakeResultOf make_;            // null once the result is there
+  py::object value_;
+  py::object error_;  // of making it
 };
 
 // A call that runs as a whole in its turn, and what has come of it.
@@ -72,13 +89,7 @@ Status RunInTurn(const char* name, Outcome* outcome) {
   return Ok();
 }
 
-}  // namespace
-
-StartedCall::StartedCall(std::shared_ptr<Communicator> communicator, Communicator::Handle handle,
-                         MakeResultOf make)
-    : communicator_(std::move(communicator)), handle_(std::move(handle)), make_(std::move(make)) {}
-
-py::object StartedCall::Wait(double timeout_s) {
+py::object PendingCall::Wait(double timeout_s) {
   std::vector<int> sources;
   if (handle_ != nullptr) {
     RunWithoutGil([&] { return communicator_->Wait(handle_, timeout_s, &sources); });
@@ -86,7 +97,7 @@ py::object StartedCall::Wait(double timeout_s) {
   return Settle(sources);
 }
 
-bool StartedCall::Done() {
+bool PendingCall::Done() {
   if (handle_ != nullptr && !communicator_->Test(handle_)) return false;
   try {
     static_cast<void>(Wait(0));
@@ -97,7 +108,7 @@ bool StartedCall::Done() {
 }
 
 // The first thread to return makes the result, which may release the GIL.
-py::object StartedCall::Settle(const std::vector<int>& sources) {
+py::object PendingCall::Settle(const std::vector<int>& sources) {
   std::unique_lock alone(mutex_, std::defer_lock);
   if (!alone.try_lock()) {
     const ReleasedGil released;
@@ -114,47 +125,48 @@ py::object StartedCall::Settle(const std::vector<int>& sources) {
   return value_;
 }
 
-void QueuedSteps::Add(const char* name, std::function<Status(Communicator&)> step) {
-  if (steps_.empty()) name_ = name;
-  // Its number is that of the order in which calls are started.
-  const uint64_t number = NextCall(*communicator_);
-  steps_.push_back([number, step = std::move(step)](Communicator& communicator) {
+// What was started in one go, until its end.
+struct Body {
+  std::vector<CoreStep> steps;
+  std::vector<py::object> kept;
+};
+
+}  // namespace
+
+py::object StartedCallOf(std::shared_ptr<Communicator> communicator, Communicator::Handle handle,
+                         MakeResultOf make) {
+  return py::cast(
+      std::make_unique<PendingCall>(std::move(communicator), std::move(handle), std::move(make)));
+}
+
+Communicator::Handle StartSteps(const std::shared_ptr<Communicator>& communicator, const char* name,
+                                std::vector<CoreStep> steps, std::vector<py::object> kept) {
+  auto body = std::make_unique<Body>(Body{std::move(steps), std::move(kept)});
+  const auto run = [body = DestroyedWithGil(std::move(body)), group = communicator.get(),
+                    number = communicator->CallOfUser()]() -> Status {
     const UserCall numbered(number);
-    return step(communicator);
-  });
-}
-
-void QueuedSteps::Keep(std::vector<py::object> kept) {
-  for (py::object& object : kept) kept_.push_back(std::move(object));
-}
-
-Communicator::Handle QueuedSteps::Commit() {
-  auto body = std::make_unique<Body>();
-  body->steps = std::move(steps_);
-  body->kept = std::move(kept_);
-  Communicator::Handle handle;
-  const auto run = [shared = DestroyedWithGil(std::move(body)),
-                    communicator = communicator_.get()]() -> Status {
-    for (const auto& step : shared->steps) COLLOPS_RETURN_IF_ERROR(step(*communicator));
+    for (const CoreStep& step : body->steps) COLLOPS_RETURN_IF_ERROR(step(*group));
     return Ok();
   };
-  RunWithoutGil([&] { return communicator_->Start(name_, run, &handle); });
+  Communicator::Handle handle;
+  RunWithoutGil([&] { return communicator->Start(name, run, &handle); });
   return handle;
 }
 
-std::unique_ptr<StartedCall> StartInTurn(const std::shared_ptr<Communicator>& communicator,
-                                         const char* name, std::function<py::object()> run) {
+py::object StartInTurn(const std::shared_ptr<Communicator>& communicator, const char* name,
+                       std::function<py::object()> run) {
   auto made = std::make_unique<Outcome>();
   made->run = std::move(run);
   made->mode = ModeOfTorch();
   const std::shared_ptr<Outcome> outcome = DestroyedWithGil(std::move(made));
-  QueuedSteps steps(communicator);
-  steps.Add(name, [name, outcome](Communicator&) { return RunInTurn(name, outcome.get()); });
+  const auto in_turn = [name, outcome](Communicator& /*group*/) {
+    return RunInTurn(name, outcome.get());
+  };
   const auto take = [outcome](const std::vector<int>& /*sources*/) {
     if (outcome->error) Raise(outcome->error);
     return outcome->value;
   };
-  return std::make_unique<StartedCall>(communicator, steps.Commit(), take);
+  return StartedCallOf(communicator, StartSteps(communicator, name, {in_turn}, {}), take);
 }
 
 MakeResultOf InThisMode(MakeResultOf make) {
@@ -166,9 +178,9 @@ MakeResultOf InThisMode(MakeResultOf make) {
 }
 
 void BindStartedCall(py::module_& module) {
-  py::class_<StartedCall>(module, "StartedCall")
-      .def("wait", &StartedCall::Wait, py::arg("timeout_s"))
-      .def("done", &StartedCall::Done);
+  py::class_<PendingCall>(module, "StartedCall")
+      .def("wait", &PendingCall::Wait, py::arg("timeout_s"))
+      .def("done", &PendingCall::Done);
 }
 
 }  // namespace collops::bindings

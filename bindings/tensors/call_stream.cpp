@@ -1,18 +1,17 @@
 #include "tensors/call_stream.h"
 
+#include "module.h"
 #include "status.h"
 #include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {
 
-namespace py = pybind11;
-
 // CU_STREAM_LEGACY: the legacy default stream by a number of its own.
 constexpr uintptr_t kLegacyStream = 1;
 
 // A module that the program has imported, or None.
-py::object Imported(const char* name) {
+py::object ImportedModule(const char* name) {
   return py::module_::import("sys").attr("modules").attr("get")(name);
 }
 
@@ -60,11 +59,11 @@ void NameNullStream(const Device& device, void** stream) {
 // handle.
 py::object StreamOfTorch(const Device& device) {
   const char* const part = device.kind == DeviceKind::kNpu ? "npu" : "cuda";
-  return Imported("torch").attr(part).attr("current_stream")(device.index);
+  return ImportedModule("torch").attr(part).attr("current_stream")(device.index);
 }
 
 py::object StreamOfCupy(const Device& device) {
-  return Imported("cupy").attr("cuda").attr("get_current_stream")(device.index);
+  return ImportedModule("cupy").attr("cuda").attr("get_current_stream")(device.index);
 }
 
 // The current stream by `find`, which asks `library`.
@@ -92,7 +91,7 @@ Status StreamOf(py::handle tensor, const Device& device, const char* operation, 
 
 // Whether the program has used torch on CUDA; asking for a stream would be its first use.
 bool UsesTorchOnCuda() {
-  const py::object torch = Imported("torch");
+  const py::object torch = ImportedModule("torch");
   return !torch.is_none() && py::cast<bool>(torch.attr("cuda").attr("is_initialized")());
 }
 
@@ -115,7 +114,7 @@ Status CurrentStream(const Device& device, const char* operation, void** stream)
   const bool on_cuda = device.kind == DeviceKind::kCuda;
   if (device.kind == DeviceKind::kNpu || (on_cuda && UsesTorchOnCuda())) {
     COLLOPS_RETURN_IF_ERROR(Ask("torch", device, operation, StreamOfTorch, stream));
-  } else if (on_cuda && !Imported("cupy").is_none()) {
+  } else if (on_cuda && !ImportedModule("cupy").is_none()) {
     COLLOPS_RETURN_IF_ERROR(Ask("cupy", device, operation, StreamOfCupy, stream));
   }
   NameNullStream(device, stream);

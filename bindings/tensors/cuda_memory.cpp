@@ -9,14 +9,28 @@
 #include "module.h"
 #include "status.h"
 #include "tensors/call_stream.h"
-#include "tensors/cuda_memory.h"
-#include "tensors/dlpack_export.h"
+#include "tensors/dlpack.h"
 #include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {
 
-namespace py = pybind11;
+// Says that work on the stream uses the block, when the last of it has been put there: when this is
+// destroyed. Needs no GIL.
+class CudaUse {
+ public:
+  CudaUse(std::shared_ptr<cuda::Block> block, cuda::Stream stream)
+      : block_(std::move(block)), stream_(stream) {}
+  ~CudaUse() {
+    if (block_ != nullptr) block_->UsedOn(stream_);
+  }
+  CudaUse(const CudaUse&) = delete;
+  CudaUse& operator=(const CudaUse&) = delete;
+
+ private:
+  std::shared_ptr<cuda::Block> block_;
+  cuda::Stream stream_;
+};
 
 // How long the pool waits for calls of this process before it calls the driver all the same: one of
 // them may wait for the rank that needs the memory.
@@ -33,7 +47,7 @@ Status AwaitCalls(const cuda::DriverApi& driver) {
 const cuda::DriverApi& LoadedDriver(const std::string& operation) {
   const cuda::DriverApi* driver = nullptr;
   const Status loaded = cuda::LoadDriver(&driver);
-  if (!loaded.ok()) ThrowIfError(Error(loaded.code(), operation, ": ", loaded.message()));
+  if (!loaded.ok()) Throw(loaded.code(), operation, ": ", loaded.message());
   return *driver;
 }
 
@@ -43,9 +57,8 @@ dlpack::Type ElementType(const std::string& dtype, const std::string& operation)
     if (dtype == row.name) return {row.code, row.bits, 1};
     known += Concat(known.empty() ? "" : ", ", row.name);
   }
-  ThrowIfError(Error(ERROR_INVALID_TENSOR_INI_MATCH, operation, ": an array on a GPU has elements ",
-                     "of ", known, "; got ", dtype));
-  return {};
+  Throw(ERROR_INVALID_TENSOR_INI_MATCH, operation, ": an array on a GPU has elements of ", known,
+        "; got ", dtype);
 }
 
 Status CheckIndex(const cuda::DriverApi& driver, const std::string& operation, int* device) {
@@ -58,7 +71,45 @@ Status CheckIndex(const cuda::DriverApi& driver, const std::string& operation, i
   return Ok();
 }
 
-}  // namespace
+// Elements in row-major order in memory of a GPU that is made here; what collops.CudaArray is. The
+// memory goes to a later one when the array and all consumers of it are gone and the streams that
+// they named are past. One thread at a time needs the GIL.
+class CudaMemory {
+ public:
+  // `dtype`: numpy's or ml_dtypes' name. `device`: -1 for the one of the thread's current context.
+  // `operation` is for messages.
+  CudaMemory(std::vector<int64_t> shape, const std::string& dtype, int device,
+             const std::string& operation);
+  ~CudaMemory();
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+
+  int device() const { return device_; }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  const dlpack::Type& type() const { return type_; }
+  const std::shared_ptr<cuda::Block>& block() const { return block_; }
+  // The address; null without elements.
+  void* data() const;
+
+  // Copies all bytes, on the stream, and waits for it.
+  void Write(const py::array& from, const py::object& stream) const;
+  void Read(const py::array& to, const py::object& stream) const;
+  // A DLPack capsule for a consumer on that stream; -1: it orders itself.
+  py::object Export(const py::object& stream, bool versioned) const;
+  // The address, for a use on an unknown stream that follows the legacy default stream.
+  uintptr_t Show();
+
+ private:
+  template <typename Put>
+  void Transfer(const char* operation, const py::object& stream, const Put& put) const;
+
+  std::vector<int64_t> shape_;
+  dlpack::Type type_ = {};
+  int64_t bytes_ = 0;
+  int device_ = 0;
+  std::shared_ptr<cuda::Block> block_;  // null without elements
+  bool is_shown_ = false;
+};
 
 CudaMemory::CudaMemory(std::vector<int64_t> shape, const std::string& dtype, int device,
                        const std::string& operation)
@@ -87,16 +138,6 @@ CudaMemory::~CudaMemory() {
 
 void* CudaMemory::data() const {
   return block_ == nullptr ? nullptr : reinterpret_cast<void*>(block_->pointer());
-}
-
-TensorView CudaMemory::View() const {
-  TensorView view;
-  view.desc.dtype = dlpack::NumberOf(type_);
-  view.desc.shape = Shape::From(shape_.data(), static_cast<int>(shape_.size()));
-  view.data = data();
-  view.device = {DeviceKind::kCuda, device_};
-  view.contiguous = true;
-  return view;
 }
 
 // `put` puts the copy on the stream.
@@ -158,8 +199,8 @@ py::object CudaMemory::Export(const py::object& stream, bool versioned) const {
       RunWithoutGil([&] { return block_->OrderBehindUses(on); });
     }
   }
-  return ExportTensor(data(), {dlpack::kCuda, device_}, type_, shape_,
-                      std::make_shared<CudaUse>(block_, on), versioned);
+  return dlpack::Export(data(), {dlpack::kCuda, device_}, type_, shape_,
+                        std::make_shared<CudaUse>(block_, on), versioned);
 }
 
 uintptr_t CudaMemory::Show() {
@@ -167,14 +208,18 @@ uintptr_t CudaMemory::Show() {
   return reinterpret_cast<uintptr_t>(data());
 }
 
+}  // namespace
+
 Status CudaMemoryToTensor(py::handle object, const TensorName& name, Tensor* tensor,
                           CallStream* stream, bool* recognised) {
   *recognised = py::isinstance<CudaMemory>(object);
   if (!*recognised) return Ok();
   const auto& memory = object.cast<const CudaMemory&>();
-  tensor->view = memory.View();
-  tensor->numel = 1;
-  for (const int64_t size : memory.shape()) tensor->numel *= size;
+  tensor->view = TensorView();
+  tensor->view.desc.dtype = dlpack::NumberOf(memory.type());
+  tensor->view.data = memory.data();
+  tensor->view.device = {DeviceKind::kCuda, memory.device()};
+  SetShape(memory.shape().data(), static_cast<int>(memory.shape().size()), tensor);
   if (stream == nullptr || stream->only_looks()) return Ok();
   void* on = nullptr;
   stream->See(object, tensor->view.device);

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
-#include "collops/core/tensor.h"
+#include "tensors/tensor.h"
 
 // The part of DLPack's C interface (https://dmlc.github.io/dlpack) that is used here.
 namespace collops::bindings::dlpack {
@@ -72,6 +76,7 @@ struct ExchangeApi {
   int (*describe)(void* object, Tensor* tensor);
 };
 
+// The types that have a name, and their numbers in the core; kUndefined if one has none.
 struct NamedType {
   uint8_t code;
   uint8_t bits;
@@ -105,34 +110,10 @@ constexpr NamedType kTypes[] = {
     {14, 8, "float8_e8m0fnu", "uint8"},
 };
 
-// The row of that type, or null.
-inline const NamedType* Find(const Type& type) {
-  for (const NamedType& row : kTypes) {
-    if (row.code == type.code && row.bits == type.bits) return &row;
-  }
-  return nullptr;
-}
+DType NumberOf(const Type& type);
 
-// The core's number of that type; kUndefined if it has none.
-inline DType NumberOf(const Type& type) {
-  const NamedType* row = Find(type);
-  DType dtype = DType::kUndefined;
-  if (row != nullptr) ParseDType(row->name, &dtype);
-  return dtype;
-}
-
-// Whether the elements lie in row-major order without gaps. A tensor without elements may have any
-// strides; numpy's are 0.
-inline bool IsContiguous(const Tensor& tensor) {
-  int64_t step = 1;
-  bool in_order = true;
-  for (int i = tensor.num_dims - 1; i >= 0; --i) {
-    if (tensor.shape[i] == 0) return true;
-    if (tensor.shape[i] != 1 && tensor.strides != nullptr) in_order &= tensor.strides[i] == step;
-    step *= tensor.shape[i];
-  }
-  return in_order;
-}
+// Fills in the core's view of a tensor on `device`.
+void SetView(const Tensor& source, const collops::Device& device, bindings::Tensor* tensor);
 
 // The core's word for a device; false of one whose memory is not read here. Pinned memory counts as
 // the CPU's.
@@ -142,11 +123,9 @@ inline bool ToDevice(const Device& said, collops::Device* device) {
   return on_cuda || said.type == kCpu || said.type == kCudaHost || said.type == kRocmHost;
 }
 
-// "cuda:1"
-inline std::string ToString(const Device& device) {
-  if (device.type == kCuda) return Concat("cuda:", device.index);
-  if (device.type == kRocm) return Concat("rocm:", device.index);
-  return Concat("DLPack device ", device.type, ":", device.index);
-}
+// A capsule of row-major elements. `use` is destroyed when the consumer lets go, in any thread and
+// without the GIL. `versioned`: as from DLPack 1.0 on.
+pybind11::object Export(void* data, Device device, Type type, const std::vector<int64_t>& shape,
+                        std::shared_ptr<void> use, bool versioned);
 
 }  // namespace collops::bindings::dlpack

@@ -1,14 +1,14 @@
 #include <cstring>
 #include <unordered_map>
+#include <vector>
 
+#include "module.h"
 #include "status.h"
 #include "tensors/dlpack.h"
 #include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {
-
-namespace py = pybind11;
 
 // Interns a name that every call looks up; it lives as long as the process.
 PyObject* Interned(const char* name) {
@@ -73,16 +73,13 @@ Format FormatOnNpu(py::handle object) {
 
 void ReadShape(py::handle object, Tensor* tensor) {
   static PyObject* const shape_name = Interned("shape");
-  const auto sizes = py::reinterpret_borrow<py::tuple>(Attribute(object, shape_name));
-  Shape& shape = tensor->view.desc.shape;
-  shape.num_dims = static_cast<int>(sizes.size());
-  tensor->numel = 1;
-  for (int i = 0; i < shape.num_dims; ++i) {
-    const int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes.ptr(), i));
-    if (size == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
-    if (i < kMaxDims) shape.dims[i] = size;
-    tensor->numel *= size;
+  const auto shape = py::reinterpret_borrow<py::tuple>(Attribute(object, shape_name));
+  std::vector<int64_t> sizes;
+  for (const py::handle size : shape) {
+    sizes.push_back(PyLong_AsLongLong(size.ptr()));
+    if (sizes.back() == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
   }
+  SetShape(sizes.data(), static_cast<int>(sizes.size()), tensor);
 }
 
 // torch.is_grad_enabled() of this thread: false under torch.no_grad() and inference_mode().
@@ -145,25 +142,6 @@ DescribeTensor DescribeOf(PyTypeObject* type) {
   return type == plain ? describe : nullptr;
 }
 
-// The core's number of a type as DLPack has it, from a table that fills up.
-DType CachedNumberOf(const dlpack::Type& type) {
-  constexpr size_t kCodes = 32;
-  constexpr size_t kSizes = 17;
-  static bool known[kCodes][kSizes] = {};
-  static DType numbers[kCodes][kSizes] = {};
-  const size_t size = type.bits / 8;
-  if (type.code >= kCodes || size >= kSizes || type.bits % 8 != 0) return DType::kUndefined;
-  if (!known[type.code][size]) {
-    numbers[type.code][size] = dlpack::NumberOf(type);
-    known[type.code][size] = true;
-  }
-  return numbers[type.code][size];
-}
-
-bool MayRequireGrad(DType dtype) {
-  return IsFloating(dtype) || IsComplex(dtype);
-}
-
 // Reads a plain tensor on the CPU or on CUDA at once; false if it is anything else, or torch will
 // not say. Waits for no stream.
 bool ReadAtOnce(py::handle object, Tensor* tensor) {
@@ -174,24 +152,16 @@ bool ReadAtOnce(py::handle object, Tensor* tensor) {
     PyErr_Clear();
     return false;
   }
-  TensorView& view = tensor->view;
-  view = TensorView();
-  view.desc.dtype = CachedNumberOf(source.type);
-  if (view.desc.dtype == DType::kUndefined || !dlpack::ToDevice(source.device, &view.device)) {
-    return false;
-  }
-  view.desc.shape = Shape::From(source.shape, source.num_dims);
-  view.data = static_cast<std::byte*>(source.data) + source.byte_offset;
-  view.contiguous = dlpack::IsContiguous(source);
-  tensor->numel = 1;
-  for (int i = 0; i < source.num_dims; ++i) tensor->numel *= source.shape[i];
-  return true;
+  Device device;
+  if (!dlpack::ToDevice(source.device, &device)) return false;
+  dlpack::SetView(source, device, tensor);
+  return tensor->view.desc.dtype != DType::kUndefined;
 }
 
-Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
+Status ReadTorchTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   if (ReadAtOnce(object, tensor)) {
     const DType known = tensor->view.desc.dtype;
-    return MayRequireGrad(known) ? CheckMaterial(object, name, known) : Ok();
+    return IsFloating(known) || IsComplex(known) ? CheckMaterial(object, name, known) : Ok();
   }
   static PyObject* const dtype = Interned("dtype");
   static PyObject* const data_ptr = Interned("data_ptr");
@@ -227,7 +197,7 @@ Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor, 
   *recognised = IsTorchTensor(object);
   if (!*recognised) return Ok();
   try {
-    return ReadTensor(object, name, tensor);
+    return ReadTorchTensor(object, name, tensor);
   } catch (py::error_already_set& error) {
     // Sparse and similar tensors raise an error for their address.
     if (!error.matches(PyExc_Exception)) throw;

@@ -141,17 +141,18 @@ def test_cupy_is_used_on_the_stream_of_collops(monkeypatch: pytest.MonkeyPatch) 
         runtime=SimpleNamespace(getDeviceCount=lambda: 2),
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    driver = {"count_cuda_devices": 2, "choose_cuda_device": None, "make_cuda_stream": 77}
+    stream = SimpleNamespace(__cuda_stream__=lambda: (0, 77))
+    driver = {"cuda_devices": [None, None], "use_cuda_device": None, "CudaStream": stream}
     for name, answer in driver.items():
         monkeypatch.setattr(core(), name, recorded.note(name, answer))
     memory = CupyMemory()
     memory.load()
     memory.choose_device(3)
     assert recorded.asked == [
-        *[("count_cuda_devices",), ("choose_cuda_device", 1), ("make_cuda_stream",)],
+        *[("cuda_devices",), ("use_cuda_device", 1), ("CudaStream", 1)],
         *[("Device", 1), ("use",), ("ExternalStream", 77), ("use",)],
     ]
-    assert memory.stream() == 77
+    assert memory.stream() is stream
     values = np.arange(4, dtype=np.int64)
     assert memory.from_device(memory.to_device(values, "int64")).tolist() == [0, 1, 2, 3]
     own = recorded.note("own")

@@ -299,14 +299,12 @@ class Agreement::Comparison {
       const bool is_named = own != nullptr && words[0] >= 0 && words[0] < own->num_names;
       return is_named ? own->names[words[0]] : std::to_string(words[0]);
     }
-    Shape shape;
-    shape.num_dims = static_cast<int>(std::clamp<int64_t>(words[0], 0, kMaxDims));
-    std::copy_n(words + 1, shape.num_dims, shape.dims);
-    std::string shown = ToString(shape);
-    // A dim that may differ.
-    for (size_t at = 0; (at = shown.find("-1", at)) != std::string::npos;)
-      shown.replace(at, 2, "*");
-    return shown;
+    std::string shown;
+    for (int i = 1; i <= std::clamp<int64_t>(words[0], 0, kMaxDims); ++i) {
+      const bool may_differ = words[i] == -1;
+      shown += Concat(i == 1 ? "" : ", ", may_differ ? "*" : std::to_string(words[i]));
+    }
+    return Concat("[", shown, "]");
   }
   // What to call instead, where only dim 0 differs.
   std::string Advice(const Term& term, int a, int b) const {

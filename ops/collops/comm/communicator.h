@@ -155,7 +155,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Refuse(const char* name, const Status& reason);
 
   // The numbers of the user's calls; whoever takes a call from the user counts it here.
-  UserCalls& user_calls() { return user_calls_; }
+  // The number of the call that this thread makes for the user, or of a new one: a call of several
+  // steps, such as one that first exchanges sizes, has one number. One thread at a time.
+  uint64_t CallOfUser() { return UserCall::Number() == 0 ? ++user_calls_ : UserCall::Number(); }
 
   // The ranks that can address each other's windows, including this one: on several hosts those of
   // this host. None if the backend has no windows.
@@ -194,7 +196,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const BackendCommunicator& backend() const;
 
   const CommunicatorSpec& spec_;  // owned by Control
-  UserCalls user_calls_;
+  uint64_t user_calls_ = 0;
   bool compares_shapes_ = true;
 };
 

@@ -16,6 +16,13 @@ enum CommMode : int {
   COMM_MULTI_THREAD = 1,
 };
 
+// How messages name what the caller has passed: the fields of a struct, or the arguments of the
+// plain level's init().
+struct Voice {
+  const char* begin = "";  // of a message
+  const char* rank_size = "rankSize";
+};
+
 // The parameters of a communicator.
 struct CommunicatorSpec {
   std::string backend;
@@ -32,6 +39,7 @@ struct CommunicatorSpec {
   std::string meet_at = "";
   // Where the ranks run; null without a rank table. The table may not be complete yet.
   std::shared_ptr<const RankTable> table = nullptr;
+  Voice voice = {};
 };
 
 }  // namespace collops

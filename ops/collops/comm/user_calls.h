@@ -2,38 +2,10 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "collops/core/status.h"
 
 namespace [[gnu::visibility("default")]] collops {
-
-// Numbers the calls of one communicator as its user counts them: a call of several steps, such as
-// one that first exchanges sizes, has one number. One thread at a time.
-class UserCalls {
- public:
-  // The number of the user's call to which the next step belongs.
-  uint64_t Next() {
-    if (parts_ > 0) {
-      --parts_;
-    } else {
-      ++last_;
-    }
-    parts_ += std::exchange(begun_, 0);
-    return last_;
-  }
-  // The next `parts` steps belong to one call.
-  void Begin(int parts) { begun_ = parts - 1; }
-  // One more step belongs to the latest call.
-  void Continue() { ++parts_; }
-  // The call has failed: the next step begins another one.
-  void Forget() { parts_ = begun_ = 0; }
-
- private:
-  uint64_t last_ = 0;
-  int parts_ = 0;  // steps of the call that are still to come
-  int begun_ = 0;
-};
 
 // While it lives, the number of the user's call that this thread makes; 0: not known.
 class UserCall {

@@ -4,60 +4,59 @@
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 namespace collops {
 namespace {
 
 // Reads the whole text as a number; leaves `value` unchanged if the variable is not set.
 template <typename Number>
-Status ReadNumber(const char* name, const char* what, Number least, Number* value) {
-  const std::string text = GetVariable(name);
+Status ReadNumber(const std::string& text, const char* what, Number least, Number* value) {
   if (text.empty()) return Ok();
   Number number{};
   const char* end = text.data() + text.size();
   const std::from_chars_result result = std::from_chars(text.data(), end, number);
   const bool whole = result.ec == std::errc() && result.ptr == end;
   COLLOPS_CHECK_ARG(whole && std::isfinite(static_cast<double>(number)) && number >= least,
-                    ERROR_INVALID_PARAM, name, " must be ", what, ", got \"", text, "\"");
+                    ERROR_INVALID_PARAM, "must be ", what, ", got \"", text, "\"");
   *value = number;
   return Ok();
 }
 
-Status ReadSwitch(const char* name, bool* value) {
-  const std::string text = GetVariable(name);
-  COLLOPS_CHECK_ARG(text.empty() || text == "0" || text == "1", ERROR_INVALID_PARAM, name,
-                    " must be 0 or 1, got \"", text, "\"");
-  if (!text.empty()) *value = text == "1";
+template <bool Env::* member>
+Status ReadSwitch(const std::string& text, Env* env) {
+  COLLOPS_CHECK_ARG(text.empty() || text == "0" || text == "1", ERROR_INVALID_PARAM,
+                    "must be 0 or 1, got \"", text, "\"");
+  if (!text.empty()) env->*member = text == "1";
   return Ok();
 }
 
-Status ReadPort(const char* name, Env* env) {
+Status ReadPort(const std::string& text, Env* env) {
   constexpr int kMost = 65535;
   constexpr const char* kWhat = "a port from 1 to 65535";
   int number = env->port;
-  COLLOPS_RETURN_IF_ERROR(ReadNumber(name, kWhat, 1, &number));
-  COLLOPS_CHECK_ARG(number <= kMost, ERROR_INVALID_PARAM, name, " must be ", kWhat, ", got \"",
-                    number, "\"");
+  COLLOPS_RETURN_IF_ERROR(ReadNumber(text, kWhat, 1, &number));
+  COLLOPS_CHECK_ARG(number <= kMost, ERROR_INVALID_PARAM, "must be ", kWhat, ", got \"", number,
+                    "\"");
   env->port = number;
   return Ok();
 }
 
-Status ReadTrace(const char* name, Env* env) {
-  const std::string text = GetVariable(name);
+Status ReadTrace(const std::string& text, Env* env) {
   if (IsTracePath(text)) {
     env->trace_path = text;
     return Ok();
   }
   COLLOPS_CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM,
-                    name, " must be 0, 1 or 2, or the name of a file that ends in .json, got \"",
-                    text, "\"");
+                    "must be 0, 1 or 2, or the name of a file that ends in .json, got \"", text,
+                    "\"");
   if (!text.empty()) env->trace = text[0] - '0';
   return Ok();
 }
 
 // One backend name, or pairs such as hccl=shm. The names are not checked here.
-Status ReadBackend(const char* name, Env* env) {
-  const std::string text = env->backend = GetVariable(name);
+Status ReadBackend(const std::string& text, Env* env) {
+  env->backend = text;
   if (text.find('=') == std::string::npos) {
     if (!text.empty()) env->replacements.push_back({"", text});
     return Ok();
@@ -66,47 +65,57 @@ Status ReadBackend(const char* name, Env* env) {
   for (std::string pair; std::getline(pairs, pair, ',');) {
     const size_t equals = pair.find('=');
     const bool is_pair = equals != std::string::npos && equals > 0 && equals + 1 < pair.size();
-    COLLOPS_CHECK_ARG(is_pair, ERROR_INVALID_PARAM, name, "=", text, ": \"", pair,
+    COLLOPS_CHECK_ARG(is_pair, ERROR_INVALID_PARAM, "\"", pair,
                       "\" is not a pair such as hccl=shm");
     env->replacements.push_back({pair.substr(0, equals), pair.substr(equals + 1)});
   }
   return Ok();
 }
 
-constexpr double kLeastTimeoutS = 1e-3;
-
-// How a variable is read into its members of Env.
-struct Reader {
-  const char* name;
-  Status (*read)(const char* name, Env* env);
-};
-
 template <std::string Env::* member>
-Status ReadText(const char* name, Env* env) {
-  env->*member = GetVariable(name);
+Status ReadText(const std::string& text, Env* env) {
+  env->*member = text;
   return Ok();
 }
 
+constexpr double kLeastTimeoutS = 1e-3;
+
+// How a variable is read into its members of Env. The error says what is wrong, without the name.
+struct Reader {
+  const char* name;
+  Status (*read)(const std::string& text, Env* env);
+  bool is_list = false;  // errors are of one item, and show the whole value
+};
+
 const Reader kReaders[] = {
-    {"COLLOPS_BACKEND", ReadBackend},
+    {"COLLOPS_BACKEND", ReadBackend, true},
     {"COLLOPS_JOB_ID", ReadText<&Env::job_id>},
     {"COLLOPS_JOB_KEY", ReadText<&Env::job_key>},
     {"COLLOPS_TIMEOUT_S",
-     [](const char* name, Env* env) {
-       return ReadNumber(name, "a number of seconds of 0.001 or more", kLeastTimeoutS,
+     [](const std::string& text, Env* env) {
+       return ReadNumber(text, "a number of seconds of 0.001 or more", kLeastTimeoutS,
                          &env->timeout_s);
      }},
     {"COLLOPS_NUM_THREADS",
-     [](const char* name, Env* env) {
-       return ReadNumber(name, "a whole number of 1 or more", 1, &env->num_threads);
+     [](const std::string& text, Env* env) {
+       return ReadNumber(text, "a whole number of 1 or more", 1, &env->num_threads);
      }},
     {"COLLOPS_PORT", ReadPort},
-    {"COLLOPS_CHECK", [](const char* name, Env* env) { return ReadSwitch(name, &env->check); }},
-    {"COLLOPS_FUSED", [](const char* name, Env* env) { return ReadSwitch(name, &env->fused); }},
+    {"COLLOPS_CHECK", ReadSwitch<&Env::check>},
+    {"COLLOPS_FUSED", ReadSwitch<&Env::fused>},
     {"COLLOPS_TRACE", ReadTrace},
     {"COLLOPS_TUNING",
-     [](const char* name, Env* env) { return ParseTuning(name, GetVariable(name), &env->tuning); }},
+     [](const std::string& text, Env* env) { return ParseTuning(text, &env->tuning); }, true},
 };
+
+Status ReadVariable(const Reader& row, Env* env, std::string* fault) {
+  const std::string text = GetVariable(row.name);
+  const Status status = row.read(text, env);
+  *fault = status.message();
+  if (status.ok()) return Ok();
+  return row.is_list ? Error(status.code(), row.name, "=", text, ": ", *fault)
+                     : Error(status.code(), row.name, " ", *fault);
+}
 
 }  // namespace
 
@@ -123,7 +132,8 @@ bool IsTracePath(const std::string& text) {
 
 Status Env::Read(Env* env) {
   Env read;
-  for (const Reader& row : kReaders) COLLOPS_RETURN_IF_ERROR(row.read(row.name, &read));
+  std::string fault;
+  for (const Reader& row : kReaders) COLLOPS_RETURN_IF_ERROR(ReadVariable(row, &read, &fault));
   *env = read;
   return Ok();
 }
@@ -132,8 +142,9 @@ std::vector<EnvProblem> EnvProblems() {
   std::vector<EnvProblem> problems;
   Env unused;
   for (const Reader& row : kReaders) {
-    const Status status = row.read(row.name, &unused);
-    if (!status.ok()) problems.push_back({row.name, status.message()});
+    std::string fault;
+    const Status status = ReadVariable(row, &unused, &fault);
+    if (!status.ok()) problems.push_back({row.name, std::move(fault), status.message()});
   }
   return problems;
 }

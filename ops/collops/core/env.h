@@ -36,9 +36,10 @@ struct Env {
   std::string ReplaceBackend(const std::string& name) const;
 };
 
-// A variable whose value is not valid, and the error that Env::Read gives for it.
+// A variable whose value is not valid: what is wrong, and the error of Env::Read, which says so.
 struct EnvProblem {
   const char* name;
+  std::string fault;
   std::string message;
 };
 

@@ -39,12 +39,20 @@ struct TensorDesc {
   DType dtype = DType::kUndefined;
   Format format = Format::kND;
   Shape shape;
+  // What messages call an element type without a number; lives as long as the process.
+  const char* type_name = nullptr;
 
   bool operator==(const TensorDesc& other) const {
     return dtype == other.dtype && format == other.format && shape == other.shape;
   }
   bool operator!=(const TensorDesc& other) const { return !(*this == other); }
 };
+
+// The name of its element type, in messages.
+inline const char* NameOfType(const TensorDesc& desc) {
+  const bool is_known = desc.dtype != DType::kUndefined || desc.type_name == nullptr;
+  return is_known ? Name(desc.dtype) : desc.type_name;
+}
 
 // Number of elements; valid for a desc that has passed the checks (no overflow up to 256 GB).
 int64_t Numel(const Shape& shape);

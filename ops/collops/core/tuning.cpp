@@ -52,20 +52,19 @@ const std::vector<TunedSize>& TunedSizes() {
   return *sizes;
 }
 
-Status ParseTuning(const char* variable, const std::string& text, Tuning* tuning) {
+Status ParseTuning(const std::string& text, Tuning* tuning) {
   Tuning parsed = *tuning;
   std::istringstream pairs(text);
   for (std::string pair; std::getline(pairs, pair, ',');) {
     const size_t equals = pair.find('=');
-    COLLOPS_CHECK_ARG(equals != std::string::npos, ERROR_INVALID_PARAM, variable, "=", text, ": \"",
-                      pair, "\" is not a pair such as all_reduce_one_step=32k");
+    COLLOPS_CHECK_ARG(equals != std::string::npos, ERROR_INVALID_PARAM, "\"", pair,
+                      "\" is not a pair such as all_reduce_one_step=32k");
     const std::string name = pair.substr(0, equals);
     const TunedSize* const row = FindSize(name);
-    COLLOPS_CHECK_ARG(row != nullptr, ERROR_INVALID_PARAM, variable, "=", text, ": \"", name,
+    COLLOPS_CHECK_ARG(row != nullptr, ERROR_INVALID_PARAM, "\"", name,
                       "\" is unknown; the sizes are ", KnownNames());
     COLLOPS_CHECK_ARG(
-        ParseBytes(pair.substr(equals + 1), &(parsed.*row->size)), ERROR_INVALID_PARAM, variable,
-        "=", text, ": ", name,
+        ParseBytes(pair.substr(equals + 1), &(parsed.*row->size)), ERROR_INVALID_PARAM, name,
         " must be a whole number of bytes up to 1024g, with k, m or g for a power of 1024, "
         "got \"",
         pair.substr(equals + 1), "\"");

@@ -33,8 +33,8 @@ struct TunedSize {
 const std::vector<TunedSize>& TunedSizes();
 
 // Changes the sizes that `text` names, such as "all_reduce_one_step=64k,streamed_output=32m".
-// `variable` begins the message of an error, after which `tuning` is unchanged.
-Status ParseTuning(const char* variable, const std::string& text, Tuning* tuning);
+// An error says what is wrong with one of them; `tuning` is then unchanged.
+Status ParseTuning(const std::string& text, Tuning* tuning);
 
 // The first size in which two tables differ; null: none.
 const TunedSize* FirstDifference(const Tuning& a, const Tuning& b);

@@ -123,16 +123,15 @@ bool Parse(const std::string& name, Isa* isa) {
   return false;
 }
 
-// The instruction set that COLLOPS_ISA names.
+// The instruction set that COLLOPS_ISA names. The error says what is wrong, without the variable.
 Status Choose(Isa* isa) {
   const std::string name = GetVariable("COLLOPS_ISA");
   Isa chosen = BestIsa();
   if (!name.empty()) {
     COLLOPS_CHECK_ARG(Parse(name, &chosen), ERROR_INVALID_PARAM,
-                      "COLLOPS_ISA must be amx, avx512, avx2, neon or portable, got \"", name,
-                      "\"");
-    COLLOPS_CHECK_ARG(CanRun(chosen), ERROR_UNSUPPORTED, "COLLOPS_ISA=", name,
-                      ": this CPU, its system or this build cannot run it: use ", Name(BestIsa()),
+                      "must be amx, avx512, avx2, neon or portable, got \"", name, "\"");
+    COLLOPS_CHECK_ARG(CanRun(chosen), ERROR_UNSUPPORTED,
+                      "this CPU, its system or this build cannot run it: use ", Name(BestIsa()),
                       " or unset it");
   }
   *isa = chosen;
@@ -219,9 +218,18 @@ std::vector<Isa> RunnableIsas() {
 
 Status CheckIsa() {
   Isa isa = Isa::kPortable;
-  COLLOPS_RETURN_IF_ERROR(Choose(&isa));
+  const Status chosen = Choose(&isa);
+  if (chosen.code() == ERROR_UNSUPPORTED) {
+    return Error(chosen.code(), "COLLOPS_ISA=", GetVariable("COLLOPS_ISA"), ": ", chosen.message());
+  }
+  if (!chosen.ok()) return Error(chosen.code(), "COLLOPS_ISA ", chosen.message());
   if (!GetActive().forced) GetActive().isa = isa;
   return Ok();
+}
+
+std::string IsaFault() {
+  Isa unused = Isa::kPortable;
+  return Choose(&unused).message();
 }
 
 Isa ActiveIsa() {

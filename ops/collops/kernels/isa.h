@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collops/core/status.h"
@@ -33,6 +34,8 @@ std::vector<Isa> RunnableIsas();
 // used. An error, and no change, for an unknown name or a set that cannot run. To be called when a
 // communicator is made.
 Status CheckIsa();
+// What is wrong with the value of COLLOPS_ISA; empty: nothing.
+std::string IsaFault();
 
 // What the kernels use: the set that CheckIsa() accepted last, or the best one before any call.
 Isa ActiveIsa();

@@ -94,14 +94,14 @@ class AllGatherV : public CollectiveOperation {
 
 class GatherPlan : public PlanOf<AllGatherVCall> {
  public:
-  GatherPlan(const GatherSpec& spec, RowBlocks blocks)
-      : PlanOf(spec.method, spec.operation, &Communicator::AllGatherV),
+  GatherPlan(const PlainCall& call, RowBlocks blocks)
+      : PlanOf(call.name(), call.operation(), &Communicator::AllGatherV),
         blocks_(std::move(blocks)),
-        type_(spec.x.type),
-        num_tensors_(spec.num_tensors),
-        dim_(spec.x.dim),
-        one_shape_(spec.one_shape),
-        common_shape_(ShapeBesideRows(spec.x)) {}
+        type_(call.x.type),
+        num_tensors_(call.num_tensors),
+        dim_(call.x.dim),
+        one_shape_(call.method == PlainCall::kAllGather),
+        common_shape_(ShapeBesideRows(call.x)) {}
 
   Rows rows() const override { return blocks_.rows(); }
 
@@ -168,14 +168,14 @@ std::unique_ptr<CollectiveOperation> MakeOperator(const AllGatherVParam& param) 
 }
 template struct ParamFunctions<AllGatherVParam>;
 
-Status PlanGather(const GatherSpec& spec, int rank, int rank_size,
-                  std::shared_ptr<const PlainPlan>* plan) {
-  const RowShape& x = spec.x;
-  COLLOPS_RETURN_IF_ERROR(CheckSizes(spec.method, "sizes", spec.sizes, rank_size));
-  COLLOPS_RETURN_IF_ERROR(CheckOwnRows(spec.method, spec.sizes, rank, x));
+Status PlanGather(const PlainCall& call, const Communicator& group, PlanPointer* plan) {
+  const Rows sizes =
+      call.sizes ? *call.sizes : Rows(static_cast<size_t>(group.size()), call.x.rows());
+  COLLOPS_RETURN_IF_ERROR(CheckSizes(call.name(), "sizes", sizes, group.size()));
+  COLLOPS_RETURN_IF_ERROR(CheckOwnRows(call.name(), sizes, group.rank(), call.x));
   RowBlocks blocks;
-  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, spec.sizes, &blocks));
-  *plan = std::make_shared<GatherPlan>(spec, std::move(blocks));
+  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(call.name(), call.x, sizes, &blocks));
+  *plan = std::make_shared<GatherPlan>(call, std::move(blocks));
   return Ok();
 }
 

@@ -86,7 +86,7 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
     COLLOPS_RETURN_IF_ERROR(CheckPair(tensors, method(), x.numel, x.numel, communicator.device()));
     COLLOPS_RETURN_IF_ERROR(CheckApart(tensors, method(), 0, ", or pass x itself as out"));
     const DType dtype = x.view.desc.dtype;
-    COLLOPS_RETURN_IF_ERROR(CheckReducible(dtype, op_, method()));
+    COLLOPS_RETURN_IF_ERROR(CheckReducible(x.view.desc, op_, method()));
     call->dtype = ReducedAs(dtype);
     call->op = op_;
     call->x = x.view.data;
@@ -142,8 +142,9 @@ std::unique_ptr<CollectiveOperation> MakeOperator(const AllReduceParam& param) {
 }
 template struct ParamFunctions<AllReduceParam>;
 
-std::shared_ptr<const PlainPlan> PlanAllReduce(ReduceOp op) {
-  return std::make_shared<AllReducePlan>(op);
+Status PlanAllReduce(const PlainCall& call, const Communicator& /*group*/, PlanPointer* plan) {
+  *plan = std::make_shared<AllReducePlan>(call.op);
+  return Ok();
 }
 
 }  // namespace collops

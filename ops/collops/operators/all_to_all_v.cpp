@@ -196,14 +196,16 @@ std::array<NamedList, 4> NamedListsOf(const AllToAllVParam& param) {
 
 class ExchangePlan : public PlanOf<ExchangeVCall> {
  public:
-  ExchangePlan(const ExchangeSpec& spec, RowBlocks sends, RowBlocks receives)
-      : PlanOf(spec.method, spec.operation, &Communicator::ExchangeV),
+  ExchangePlan(const PlainCall& call, RowBlocks sends, RowBlocks receives)
+      : PlanOf(call.name(), call.operation(), &Communicator::ExchangeV),
         sends_(std::move(sends)),
         receives_(std::move(receives)),
-        type_(spec.x.type),
-        shape_(ShapeBesideRows(spec.x)),
-        root_(static_cast<int>(spec.root)),
-        sizes_(spec.sizes) {}
+        type_(call.x.type),
+        shape_(ShapeBesideRows(call.x)),
+        root_(static_cast<int>(call.root)),
+        sizes_(call.method == PlainCall::kAllToAllV ? Rows() : *call.sizes) {}
+
+  Rows rows() const override { return receives_.rows(); }
 
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
@@ -243,33 +245,35 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
   const std::string type_;
   const Shape shape_;
   const int root_;
-  const Rows sizes_;
+  const Rows sizes_;  // of a call with a root
 };
 
 // What this rank sends and receives, once all of it is checked.
-Status FindExchangedRows(const ExchangeSpec& spec, int rank, int rank_size, Rows* sends,
+Status FindExchangedRows(const PlainCall& call, int rank, int rank_size, Rows* sends,
                          Rows* receives) {
   const auto own = static_cast<size_t>(rank);
-  if (spec.share == ExchangeSpec::kEach) {
-    COLLOPS_RETURN_IF_ERROR(CheckSizes(spec.method, "send_sizes", spec.sends, rank_size));
-    COLLOPS_RETURN_IF_ERROR(CheckSum(spec.method, "send_sizes", spec.sends, spec.x));
-    COLLOPS_RETURN_IF_ERROR(CheckSizes(spec.method, "recv_sizes", spec.receives, rank_size));
-    COLLOPS_CHECK_ARG(spec.sends[own] == spec.receives[own], ERROR_INVALID_PARAM, spec.method,
-                      ": send_sizes[", rank, "] is ", spec.sends[own], " but recv_sizes[", rank,
-                      "] is ", spec.receives[own], ": what this rank ", rank,
+  const char* const name = call.name();
+  const Rows& sizes = *call.sizes;
+  if (call.method == PlainCall::kAllToAllV) {
+    COLLOPS_RETURN_IF_ERROR(CheckSizes(name, "send_sizes", sizes, rank_size));
+    COLLOPS_RETURN_IF_ERROR(CheckSum(name, "send_sizes", sizes, call.x));
+    COLLOPS_RETURN_IF_ERROR(CheckSizes(name, "recv_sizes", call.receives, rank_size));
+    COLLOPS_CHECK_ARG(sizes[own] == call.receives[own], ERROR_INVALID_PARAM, name, ": send_sizes[",
+                      rank, "] is ", sizes[own], " but recv_sizes[", rank, "] is ",
+                      call.receives[own], ": what this rank ", rank,
                       " sends to itself must be equal");
-    *sends = spec.sends;
-    *receives = spec.receives;
+    *sends = sizes;
+    *receives = call.receives;
     return Ok();
   }
-  COLLOPS_RETURN_IF_ERROR(CheckRoot(spec.method, spec.root, rank_size));
-  COLLOPS_RETURN_IF_ERROR(CheckSizes(spec.method, "sizes", spec.sizes, rank_size));
-  const bool gathers = spec.share == ExchangeSpec::kToRoot;
-  if (gathers) COLLOPS_RETURN_IF_ERROR(CheckOwnRows(spec.method, spec.sizes, rank, spec.x));
+  COLLOPS_RETURN_IF_ERROR(CheckRoot(name, call.root, rank_size));
+  COLLOPS_RETURN_IF_ERROR(CheckSizes(name, "sizes", sizes, rank_size));
+  const bool gathers = call.method == PlainCall::kGatherV;
+  if (gathers) COLLOPS_RETURN_IF_ERROR(CheckOwnRows(name, sizes, rank, call.x));
   const Rows none(static_cast<size_t>(rank_size), 0);
   Rows at_root = none;
-  at_root[static_cast<size_t>(spec.root)] = spec.sizes[own];
-  const Rows of_root = rank == spec.root ? spec.sizes : none;
+  at_root[static_cast<size_t>(call.root)] = sizes[own];
+  const Rows of_root = rank == call.root ? sizes : none;
   *sends = gathers ? at_root : of_root;
   *receives = gathers ? of_root : at_root;
   return Ok();
@@ -338,14 +342,14 @@ std::unique_ptr<CollectiveOperation> MakeOperator(const AllToAllVV2Param& param)
 }
 template struct ParamFunctions<AllToAllVV2Param>;
 
-Status PlanExchange(const ExchangeSpec& spec, int rank, int rank_size,
-                    std::shared_ptr<const PlainPlan>* plan) {
+Status PlanExchange(const PlainCall& call, const Communicator& group, PlanPointer* plan) {
   Rows send_rows, receive_rows;
-  COLLOPS_RETURN_IF_ERROR(FindExchangedRows(spec, rank, rank_size, &send_rows, &receive_rows));
+  COLLOPS_RETURN_IF_ERROR(
+      FindExchangedRows(call, group.rank(), group.size(), &send_rows, &receive_rows));
   RowBlocks sends, receives;
-  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(spec.method, spec.x, send_rows, &sends));
-  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(spec.method, spec.x, receive_rows, &receives));
-  *plan = std::make_shared<ExchangePlan>(spec, std::move(sends), std::move(receives));
+  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(call.name(), call.x, send_rows, &sends));
+  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(call.name(), call.x, receive_rows, &receives));
+  *plan = std::make_shared<ExchangePlan>(call, std::move(sends), std::move(receives));
   return Ok();
 }
 

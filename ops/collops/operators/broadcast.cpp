@@ -99,10 +99,9 @@ std::unique_ptr<CollectiveOperation> MakeOperator(const BroadcastParam& param) {
 }
 template struct ParamFunctions<BroadcastParam>;
 
-Status PlanBroadcast(int64_t root, const std::string& type, int rank_size,
-                     std::shared_ptr<const PlainPlan>* plan) {
-  COLLOPS_RETURN_IF_ERROR(CheckRoot("broadcast", root, rank_size));
-  *plan = std::make_shared<BroadcastPlan>(static_cast<int>(root), type);
+Status PlanBroadcast(const PlainCall& call, const Communicator& group, PlanPointer* plan) {
+  COLLOPS_RETURN_IF_ERROR(CheckRoot(call.name(), call.root, group.size()));
+  *plan = std::make_shared<BroadcastPlan>(static_cast<int>(call.root), call.x.type);
   return Ok();
 }
 

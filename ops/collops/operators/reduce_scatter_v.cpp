@@ -99,14 +99,14 @@ bool HasEqualSizes(const Rows& rows) {
 class ScatterPlan : public PlanOf<ReduceScatterVCall> {
  public:
   // `pairs`: the blocks of complex numbers, in real ones.
-  ScatterPlan(const ScatterSpec& spec, RowBlocks blocks, RowBlocks pairs)
-      : PlanOf(spec.method, spec.operation, &Communicator::ReduceScatterV),
+  ScatterPlan(const PlainCall& call, RowBlocks blocks, RowBlocks pairs)
+      : PlanOf(call.name(), call.operation(), &Communicator::ReduceScatterV),
         blocks_(std::move(blocks)),
         pairs_(std::move(pairs)),
-        dim_(spec.x.dim),
-        root_(static_cast<int>(spec.root)),
-        op_(spec.op),
-        even_(spec.share == ScatterSpec::kRoot || HasEqualSizes(blocks_.rows())) {}
+        dim_(call.x.dim),
+        root_(static_cast<int>(call.root)),
+        op_(call.op),
+        even_(call.method == PlainCall::kReduce || HasEqualSizes(blocks_.rows())) {}
 
   Rows rows() const override { return blocks_.rows(); }
 
@@ -128,7 +128,7 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
     COLLOPS_RETURN_IF_ERROR(CheckApart(tensors, method(), blocks_.begin(rank),
                                        ", or pass this rank's own block of x as out"));
     const DType dtype = tensors.x.view.desc.dtype;
-    COLLOPS_RETURN_IF_ERROR(CheckReducible(dtype, op_, method()));
+    COLLOPS_RETURN_IF_ERROR(CheckReducible(tensors.x.view.desc, op_, method()));
     const RowBlocks& parts = Parts(dtype);
     call->dtype = ReducedAs(dtype);
     call->op = op_;
@@ -166,22 +166,23 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
   const bool even_;  // or all of it is one rank's
 };
 
-Status FindScatteredRows(const ScatterSpec& spec, int rank_size, Rows* rows) {
-  const int64_t have = spec.x.rows();
-  if (spec.share == ScatterSpec::kRoot) {
-    COLLOPS_RETURN_IF_ERROR(CheckRoot(spec.method, spec.root, rank_size));
+// Rows of x for each rank: those of the call, or shared out as numpy.array_split does. reduce
+// counts each element as a row.
+Status FindScatteredRows(const PlainCall& call, int64_t have, int rank_size, Rows* rows) {
+  if (call.method == PlainCall::kReduce) {
+    COLLOPS_RETURN_IF_ERROR(CheckRoot(call.name(), call.root, rank_size));
     rows->assign(static_cast<size_t>(rank_size), 0);
-    (*rows)[static_cast<size_t>(spec.root)] = have;
+    (*rows)[static_cast<size_t>(call.root)] = have;
     return Ok();
   }
-  if (spec.share == ScatterSpec::kEqual) {
+  if (call.method == PlainCall::kReduceScatter) {
     const int64_t more = have % rank_size;
-    COLLOPS_CHECK_ARG(more == 0, ERROR_INVALID_TENSOR_DIM, spec.method, ": x has ", have,
+    COLLOPS_CHECK_ARG(more == 0, ERROR_INVALID_TENSOR_DIM, call.name(), ": x has ", have,
                       " rows, which do not divide evenly among ", rank_size, " ranks: pad x to ",
                       have + rank_size - more, " rows, or use reduce_scatterv");
   }
-  *rows = spec.sizes ? *spec.sizes : SplitEvenly(have, rank_size);
-  return CheckSizes(spec.method, "sizes", *rows, rank_size);
+  *rows = call.sizes ? *call.sizes : SplitEvenly(have, rank_size);
+  return CheckSizes(call.name(), "sizes", *rows, rank_size);
 }
 
 }  // namespace
@@ -215,16 +216,21 @@ std::unique_ptr<CollectiveOperation> MakeOperator(const ReduceScatterVParam& par
 }
 template struct ParamFunctions<ReduceScatterVParam>;
 
-Status PlanScatter(const ScatterSpec& spec, int rank_size, std::shared_ptr<const PlainPlan>* plan) {
+Status PlanScatter(const PlainCall& call, const Communicator& group, PlanPointer* plan) {
+  RowShape x = call.x;
+  if (call.method == PlainCall::kReduce) {
+    int64_t elements = 1;
+    for (const int64_t size : x.sizes) elements *= size;
+    x.sizes = {elements};
+  }
   Rows rows;
-  COLLOPS_RETURN_IF_ERROR(FindScatteredRows(spec, rank_size, &rows));
-  RowShape x = spec.x;
-  COLLOPS_RETURN_IF_ERROR(CheckSum(spec.method, "sizes", rows, x));
+  COLLOPS_RETURN_IF_ERROR(FindScatteredRows(call, x.rows(), group.size(), &rows));
+  COLLOPS_RETURN_IF_ERROR(CheckSum(call.name(), "sizes", rows, x));
   RowBlocks blocks, pairs;
-  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, rows, &blocks));
+  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(call.name(), x, rows, &blocks));
   x.unit = 2;
-  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, rows, &pairs));
-  *plan = std::make_shared<ScatterPlan>(spec, std::move(blocks), std::move(pairs));
+  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(call.name(), x, rows, &pairs));
+  *plan = std::make_shared<ScatterPlan>(call, std::move(blocks), std::move(pairs));
   return Ok();
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from collops.atb.param import Param
 from collops.core import core
 from collops.errors import Error, ErrorCode, missing_attribute, raise_status, status_of
-from collops.tensors import Formatted, TensorDesc, empty_like_kind, maker
+from collops.tensors import TensorDesc
 
 # ATB's first phase, and names of its getters.
 _WORDS_OF_OTHERS = {
@@ -185,34 +185,7 @@ class Operation:
         Raises:
             Error: as get_workspace_size() and execute(); the other ranks get its message.
         """
-        outs: list[Any] | None
-        outs, size = self._core.forward_again(ins)
-        if outs is not None and size == 0:
-            return outs
-        if outs is None:
-            try:
-                outs = self._make_outputs(ins)
-            except Exception as error:
-                self._refuse(error)
-                raise
-            size = self._core.forward(ins, outs)
-        if size > 0:
-            try:
-                workspace = empty_like_kind(self.name, ins[0], (size,), "uint8")
-            except Exception as error:
-                self._refuse(error)
-                raise
-            self._core.execute(ins, outs, workspace, None)
-        self._core.end_forward()
-        return outs
-
-    def _make_outputs(self, ins: Sequence[Any]) -> list[Any]:
-        name, descs = self.name, self.infer_shape(ins)
-        outs = [empty_like_kind(name, ins[0], desc.shape, desc.dtype) for desc in descs]
-        # What a Formatted holds is of another class.
-        if not isinstance(ins[0], Formatted):
-            self._core.keep_makers([maker(out) for out in outs], type(ins[0]))
-        return outs
+        return list(self._core.forward(ins))
 
     def prepack(self, weight: Any) -> None:
         """Packs a constant weight once for all calls of LinearParallel; local.

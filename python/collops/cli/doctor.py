@@ -30,15 +30,15 @@ def variable_problems(module: ModuleType) -> dict[str, str]:
     """
     known = [name for name, _, _ in module.env_variables()]
     unknown = unknown_variables(known)
-    refused = dict(module.env_problems())
+    faults = {name: fault for name, fault, _ in module.env_problems()}
     found = {}
     for name in sorted(os.environ):
         if not name.startswith(PREFIX):
             continue
         if name not in known:
             found[name] = _unknown(unknown[name]) if name in unknown else ""
-        elif name in refused:
-            found[name] = _without_name(name, refused[name])
+        elif name in faults:
+            found[name] = faults[name]
         else:
             check = _CHECKS.get(name)
             found[name] = check(module, os.environ[name]) if check and os.environ[name] else ""
@@ -52,13 +52,6 @@ def shown_value(name: str) -> str:
         return "set, not shown"
     value = os.environ[name]
     return value if value.isprintable() else repr(value)
-
-
-def _without_name(name: str, problem: str) -> str:
-    """A problem without the variable's name and value, beside which it is printed."""
-    for start in (f"{name}={os.environ[name]}: ", f"{name}: ", f"{name} "):
-        problem = problem.removeprefix(start)
-    return problem
 
 
 def _unknown(meant: str) -> str:
@@ -75,22 +68,12 @@ def _backend(module: ModuleType, text: str) -> str:
 
 
 def _isa(module: ModuleType, text: str) -> str:
-    try:
-        module.kernels()
-    except Error as error:
-        return _without_name("COLLOPS_ISA", error.message)
-    return ""
+    return str(module.isa_fault())
 
 
 def _trace(module: ModuleType, text: str) -> str:
     """Checks that the file of a trace can be made; a number asks for lines."""
-    if text.isdecimal():
-        return ""
-    try:
-        module.check_trace_path(text)
-    except Error as error:
-        return _without_name("COLLOPS_TRACE", error.message)
-    return ""
+    return "" if text.isdecimal() else str(module.trace_folder_fault(text))
 
 
 def _number(name: str, least: int) -> Callable[[ModuleType, str], str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from collops.collectives.calls import PlainCalls, bad_argument, of_communicator
+from collops.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,9 +51,9 @@ def refuse_reduction(name: str, op: Any, known: Iterable[str]) -> NoReturn:
         bad_argument(f"{name}: op must be {listed}, got {type(op).__name__}: pass memory as out=")
     # "ReduceOp.SUM", np.add and the function sum have the word in their names.
     lower = str(getattr(op, "__name__", op)).lower().rpartition(".")[2]
-    meant = _WORDS_OF_OTHERS.get(lower)
-    near = [meant] if meant in words else difflib.get_close_matches(lower, words, 1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
+    meant = _WORDS_OF_OTHERS.get(lower, "")
+    near = meant if meant in words else nearest(lower, words)
+    hint = f'; did you mean "{near}"?' if near else ""
     bad_argument(f"{name}: op must be {listed}, got {op!r}{hint}")
 
 

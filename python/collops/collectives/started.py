@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from collops.collectives.calls import bad_argument, is_time
-from collops.errors import missing_attribute
+from collops.errors import missing_attribute, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -87,6 +86,6 @@ def refuse_name(name: Any, known: Collection[str]) -> NoReturn:
             f"start: the first argument must be the name of a call, such as {method!r}, got "
             f"{type(name).__name__}"
         )
-    close = difflib.get_close_matches(name, sorted(known), 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"pass one of {sorted(known)}"
+    near = nearest(name, sorted(known))
+    hint = f"did you mean {near!r}?" if near else f"pass one of {sorted(known)}"
     bad_argument(f"start: no call is named {name!r}; {hint}")

@@ -105,7 +105,7 @@ class OwnMemory(DeviceMemory):
     """Arrays of collops.cuda_empty(), filled and read on a stream of each rank's own."""
 
     def __init__(self) -> None:
-        self._streams: dict[int, int] = {}
+        self._streams: dict[int, Any] = {}
         self._of_thread = threading.local()
 
     def load(self) -> None:
@@ -113,9 +113,10 @@ class OwnMemory(DeviceMemory):
 
     def choose_device(self, rank: int) -> None:
         """Makes the GPU current, with the rank's stream: threads may share a GPU."""
-        core().choose_cuda_device(rank % core().count_cuda_devices())
+        device = rank % len(core().cuda_devices())
+        core().use_cuda_device(device)
         if rank not in self._streams:
-            self._streams[rank] = core().make_cuda_stream()
+            self._streams[rank] = core().CudaStream(device)
         self._of_thread.stream = self._streams[rank]
 
     def stream(self) -> Any:
@@ -150,7 +151,7 @@ class CupyMemory(OwnMemory):
         super().choose_device(rank)
         cuda = import_module("cupy").cuda
         cuda.Device(rank % cuda.runtime.getDeviceCount()).use()
-        cuda.ExternalStream(self.stream()).use()
+        cuda.ExternalStream(self.stream().__cuda_stream__()[1]).use()
 
     def to_device(self, array: Array, dtype: str) -> Any:
         """A CuPy array with the values."""

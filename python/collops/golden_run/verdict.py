@@ -140,8 +140,7 @@ def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
     lacks = all((r.stage, r.name) == ("setup", "ERROR_UNSUPPORTED") for r in taking)
     if not lacks:
         return ""
-    said = taking[0].message
-    return said if f"backend {backend} " in said else f"backend {backend} does not run it: {said}"
+    return f"backend {backend} does not run it: {taking[0].message}"
 
 
 def _number_problem(truth: Truth, reports: Sequence[Report]) -> str:

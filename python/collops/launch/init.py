@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from collops.atb.param import CommMode
 from collops.collectives.communicator import Communicator
 from collops.core import core
-from collops.errors import Error, ErrorCode, hints_at_keywords, nearest, raise_status
+from collops.errors import ErrorCode, hints_at_keywords, nearest, raise_status
 
 PREFIX = "COLLOPS_"
 # What follows the prefix in variables of the tests: their programs, and simulated GPUs and NPUs.
@@ -124,21 +124,17 @@ def init(
     rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
     comm_mode = launched_mode if comm_mode is None else _mode(comm_mode)
     _check_place(rank, rank_size, comm_mode, launched_size)
-    try:
-        found = module.connect(
-            "" if backend is None else backend,
-            comm_domain,
-            rank,
-            rank_size,
-            timeout_s or 0.0,
-            comm_mode,
-            job_id,
-            meet_at,
-            tuning,
-        )
-    except Error as error:
-        error.message = _in_plain_words(error.message)
-        raise
+    found = module.connect(
+        "" if backend is None else backend,
+        comm_domain,
+        rank,
+        rank_size,
+        timeout_s or 0.0,
+        comm_mode,
+        job_id,
+        meet_at,
+        tuning,
+    )
     communicator = _live.get(found.handle)
     if communicator is None:
         communicator = _live[found.handle] = Communicator(found)
@@ -234,15 +230,6 @@ def _check_place(rank: int, rank_size: int, comm_mode: int, launched_size: int) 
     # For processes the core compares with the number of started ranks.
     if comm_mode == CommMode.COMM_MULTI_THREAD and 0 < thread_rank.size < rank_size:
         _bad(f"rank_size is {rank_size}, but run_ranks has started {thread_rank.size} threads")
-
-
-def _in_plain_words(text: str) -> str:
-    """A message of the core, which spells names as the structs do."""
-    for of_struct, own in (("rankSize", "rank_size"), ("commDomain", "comm_domain")):
-        if text.startswith(of_struct):
-            text = f"init: {text}"
-        text = text.replace(of_struct, own)
-    return text
 
 
 def _bad(message: str) -> NoReturn:

@@ -82,7 +82,7 @@ def _limit_s(timeout: timedelta) -> float:
     text = os.environ.get(_VARIABLE)
     if not text or timeout not in (default_pg_timeout, default_pg_nccl_timeout):
         return timeout.total_seconds()
-    problem = dict(core().env_problems()).get(_VARIABLE)
-    if problem:
-        raise_status(ErrorCode.ERROR_INVALID_PARAM, problem)
+    for name, _, message in core().env_problems():
+        if name == _VARIABLE:
+            raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
     return float(text)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from collops.core import core
-from collops.errors import Error
 
 __all__ = ["record", "start", "stop"]
 
@@ -25,11 +24,7 @@ def start(path: str | os.PathLike[str]) -> None:
         ArgumentError: `path` does not end in ``.json``, its folder does not exist, or this process
             records already.
     """
-    try:
-        core().start_recording(os.fspath(path))
-    except Error as error:  # the core names its own function
-        error.message = error.message.replace("StartRecording", "trace.start", 1)
-        raise
+    core().start_recording(os.fspath(path))
 
 
 def stop() -> None:

@@ -182,9 +182,9 @@ TEST(MoreRanksThanTheLauncherHasStartedAreAnError) {
   const Variables theirs = With(With(kTorchrun, "RANK", "0"), "WORLD_SIZE", "2");
   for (const Variables& variables : {ours, With(ours, "COLLOPS_JOB_ID", "mine"), theirs}) {
     SetVariables(variables);
-    EXPECT_TRUE(collops::CheckRankSize(1).ok());
-    EXPECT_TRUE(collops::CheckRankSize(2).ok());
-    const Status status = collops::CheckRankSize(3);
+    EXPECT_TRUE(collops::CheckRankSize(1, {}).ok());
+    EXPECT_TRUE(collops::CheckRankSize(2, {}).ok());
+    const Status status = collops::CheckRankSize(3, {});
     EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
     const char* const started = variables.count("COLLOPS_RANK") == 1
                                     ? "COLLOPS_RANK_SIZE is 2: "
@@ -195,7 +195,7 @@ TEST(MoreRanksThanTheLauncherHasStartedAreAnError) {
   // COLLOPS_JOB_ID names one job of two launches; without variables there is no launcher.
   for (const Variables& variables : {With(theirs, "COLLOPS_JOB_ID", "mine"), Variables{}}) {
     SetVariables(variables);
-    EXPECT_TRUE(collops::CheckRankSize(3).ok());
+    EXPECT_TRUE(collops::CheckRankSize(3, {}).ok());
   }
 }
 

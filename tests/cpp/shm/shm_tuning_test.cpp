@@ -16,7 +16,7 @@ using collops::Tuning;
 
 Tuning With(const std::string& text) {
   Tuning tuning;
-  EXPECT_EQ(collops::ParseTuning("the test", text, &tuning).message(), "");
+  EXPECT_EQ(collops::ParseTuning(text, &tuning).message(), "");
   return tuning;
 }
 

@@ -37,8 +37,8 @@ Status CheckSize(const GroupSpec& spec, Reach reach) {
   const bool hosts = reach == Reach::kHosts && spec.comm_mode != COMM_MULTI_THREAD;
   const int most = hosts ? kMaxGroupRanks : kMaxRanks;
   COLLOPS_CHECK_ARG(spec.rank_size <= most, ERROR_UNSUPPORTED, "backend ", spec.backend,
-                    ": at most ", most, " ranks", hosts ? "" : " on a host", ", got rankSize ",
-                    spec.rank_size);
+                    ": at most ", most, " ranks", hosts ? "" : " on a host", ", got ",
+                    spec.voice.rank_size, " ", spec.rank_size);
   return Ok();
 }
 
@@ -85,7 +85,7 @@ Status Control::Create(const GroupSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control, Reach reach) {
   COLLOPS_RETURN_IF_ERROR(CheckSize(spec, reach));
   if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty()) {
-    COLLOPS_RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
+    COLLOPS_RETURN_IF_ERROR(CheckRankSize(spec.rank_size, spec.voice));
   }
   const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;
   std::unique_ptr<Meeting> meeting;

@@ -305,7 +305,7 @@ std::string DescribeJob(const JobIdentity& job) {
                 fixed ? "" : "; set COLLOPS_JOB_ID to meet other processes");
 }
 
-Status CheckRankSize(int rank_size) {
+Status CheckRankSize(int rank_size, const Voice& voice) {
   const Launcher launcher = DetectLauncher();
   const bool own = launcher.name == kOwnVariables;
   // The same COLLOPS_JOB_ID may serve several launches; but run_ranks sets one per launch.
@@ -314,8 +314,8 @@ Status CheckRankSize(int rank_size) {
       own ? Concat("COLLOPS_RANK_SIZE is ", launcher.rank_size)
           : Concat(launcher.name, " has started ", launcher.rank_size, " ranks");
   COLLOPS_CHECK_ARG(launcher.rank_size < 1 || rank_size <= launcher.rank_size || !one_launch,
-                    ERROR_INVALID_PARAM, "rankSize is ", rank_size, ", but ", started,
-                    ": pass at most ", launcher.rank_size, ", or start more");
+                    ERROR_INVALID_PARAM, voice.begin, voice.rank_size, " is ", rank_size, ", but ",
+                    started, ": pass at most ", launcher.rank_size, ", or start more");
   return Ok();
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "collops/comm/communicator_spec.h"
 #include "collops/core/status.h"
 
 namespace collops {
@@ -42,7 +43,7 @@ Status FindMeetingPlace(bool threads, const std::string& job_id, const std::stri
 std::string DescribeJob(const JobIdentity& job);
 
 // An error if a group of processes has more ranks than the launcher has started for its job.
-Status CheckRankSize(int rank_size);
+Status CheckRankSize(int rank_size, const Voice& voice);
 
 // Sets the id that a host language gives to the processes it has started (Python: the hash of
 // multiprocessing's authkey, equal under fork, spawn and forkserver).

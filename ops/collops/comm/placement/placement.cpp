@@ -164,10 +164,11 @@ Status FindRank(const RankTable& table, int* rank) {
   return Ok();
 }
 
-Status CheckRankSize(const RankTable& table, int rank_size) {
+Status CheckListedSize(const RankTable& table, int rank_size, const Voice& voice) {
   const size_t listed = table.ranks.size();
-  COLLOPS_CHECK_ARG(static_cast<size_t>(rank_size) == listed, ERROR_INVALID_PARAM, "rankSize is ",
-                    rank_size, ", but ", table.file, " lists ", listed, " ranks: pass ", listed);
+  COLLOPS_CHECK_ARG(static_cast<size_t>(rank_size) == listed, ERROR_INVALID_PARAM, voice.begin,
+                    voice.rank_size, " is ", rank_size, ", but ", table.file, " lists ", listed,
+                    " ranks: pass ", listed);
   return Ok();
 }
 
@@ -243,8 +244,8 @@ Status CheckDevices(const RankTable& table) {
 
 }  // namespace
 
-Status CheckTable(const RankTable& table, int rank, int rank_size) {
-  COLLOPS_RETURN_IF_ERROR(CheckRankSize(table, rank_size));
+Status CheckTable(const RankTable& table, int rank, int rank_size, const Voice& voice) {
+  COLLOPS_RETURN_IF_ERROR(CheckListedSize(table, rank_size, voice));
   COLLOPS_CHECK_ARG(rank >= 0 && rank < rank_size, ERROR_INVALID_PARAM, "rank is ", rank, ", but ",
                     table.file, " lists ranks 0 to ", rank_size - 1);
   int server = 0;
@@ -284,7 +285,9 @@ Status FindPlacement(const PlacementWanted& wanted, Placement* placement) {
   if (found.rank_size == -1) {
     found.rank_size = complete ? static_cast<int>(found.table->ranks.size()) : launcher.rank_size;
   }
-  if (complete) COLLOPS_RETURN_IF_ERROR(CheckRankSize(*found.table, found.rank_size));
+  if (complete) {
+    COLLOPS_RETURN_IF_ERROR(CheckListedSize(*found.table, found.rank_size, wanted.voice));
+  }
   if (found.rank == -1) {
     found.rank = launcher.rank;
     found.source = launcher.name;
@@ -293,7 +296,9 @@ Status FindPlacement(const PlacementWanted& wanted, Placement* placement) {
     COLLOPS_RETURN_IF_ERROR(FindRank(*found.table, &found.rank));
     found.source = found.table->file;
   }
-  if (complete) COLLOPS_RETURN_IF_ERROR(CheckTable(*found.table, found.rank, found.rank_size));
+  if (complete) {
+    COLLOPS_RETURN_IF_ERROR(CheckTable(*found.table, found.rank, found.rank_size, wanted.voice));
+  }
   *placement = std::move(found);
   return Ok();
 }

@@ -40,6 +40,7 @@ struct PlacementWanted {
   int rank_size = -1;
   std::string table_file = "";
   bool threads = false;  // the ranks are threads of this process: RANK_TABLE_FILE is not theirs
+  Voice voice = {};
 };
 
 // Where the caller names no table, RANK_TABLE_FILE holds, but not of a group of fewer ranks than it
@@ -48,7 +49,7 @@ struct PlacementWanted {
 Status FindPlacement(const PlacementWanted& wanted, Placement* placement);
 
 // An error if `table`, which is complete, contradicts the rank or rank_size of a group.
-Status CheckTable(const RankTable& table, int rank, int rank_size);
+Status CheckTable(const RankTable& table, int rank, int rank_size, const Voice& voice);
 
 // An error of a backend whose ranks must all be on one host, if `table`, which is complete, places
 // them on several.

@@ -22,7 +22,7 @@ namespace {
 // files stay the parent's.
 class Recorder {
  public:
-  Status Start(const std::string& path);
+  Status Start(const std::string& path, const char* called);
   void StartOnce(const std::string& path);
   Status Stop();
   void Add(const Lane& lane, int thread, const Event& event);
@@ -66,11 +66,14 @@ void Recorder::Begin(const std::string& path) {
   on.store(true);
 }
 
-Status Recorder::Start(const std::string& path) {
-  COLLOPS_RETURN_IF_ERROR(CheckTracePath("StartRecording: path", path));
+Status Recorder::Start(const std::string& path, const char* called) {
+  COLLOPS_CHECK_ARG(IsTracePath(path), ERROR_INVALID_PARAM, called,
+                    ": path must be the name of a file that ends in .json, got \"", path, "\"");
+  const std::string fault = FolderFault(path);
+  COLLOPS_CHECK_ARG(fault.empty(), ERROR_INVALID_PARAM, called, ": path: ", fault);
   const std::lock_guard<std::mutex> lock(mutex_);
-  COLLOPS_CHECK_ARG(path_.empty(), ERROR_INVALID_PARAM, "StartRecording: this process records to ",
-                    path_, " already: stop that first");
+  COLLOPS_CHECK_ARG(path_.empty(), ERROR_INVALID_PARAM, called, ": this process records to ", path_,
+                    " already: stop that first");
   Begin(path);
   return Ok();
 }
@@ -167,8 +170,8 @@ void StartFromEnvironment() {
 
 }  // namespace recording
 
-Status StartRecording(const std::string& path) {
-  return recording::recorder.Get().Start(path);
+Status StartRecording(const std::string& path, const char* called) {
+  return recording::recorder.Get().Start(path, called);
 }
 
 Status StopRecording() {

@@ -12,8 +12,8 @@ namespace [[gnu::visibility("default")]] collops {
 // StopRecording(). With `path` = "trace.json" rank 3 writes "trace.rank3.json", and replaces an
 // older one. An error if this process records already, or if `path` does not end in ".json" or its
 // folder does not exist. COLLOPS_TRACE=trace.json does the same when the first communicator is
-// made.
-Status StartRecording(const std::string& path);
+// made. `called` is what messages call this function.
+Status StartRecording(const std::string& path, const char* called = "StartRecording");
 
 // Writes what is not written yet, and closes the files; does nothing if this process does not
 // record. Done at exit, too; not by a process that ends with _exit() or by a signal.

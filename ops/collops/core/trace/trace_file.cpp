@@ -69,14 +69,11 @@ int OpenAlone(const std::string& name) {
 
 }  // namespace
 
-Status CheckTracePath(const char* what, const std::string& path) {
-  COLLOPS_CHECK_ARG(IsTracePath(path), ERROR_INVALID_PARAM, what,
-                    " must be the name of a file that ends in .json, got \"", path, "\"");
+std::string FolderFault(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  COLLOPS_CHECK_ARG(access(folder.c_str(), W_OK) == 0, ERROR_INVALID_PARAM, what,
-                    ": no file can be made ", "in ", folder, ": ", std::strerror(errno));
-  return Ok();
+  if (access(folder.c_str(), W_OK) == 0) return "";
+  return Concat("no file can be made in ", folder, ": ", std::strerror(errno));
 }
 
 Status TraceFile::Open(const std::string& path, int rank, std::unique_ptr<TraceFile>* file) {

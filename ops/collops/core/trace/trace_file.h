@@ -11,8 +11,8 @@
 
 namespace collops::recording {
 
-// Ok, or why `path`, which `what` names, is not where ranks can write their traces.
-Status CheckTracePath(const char* what, const std::string& path);
+// Why ranks cannot write traces into the folder of `path`; empty: they can.
+std::string FolderFault(const std::string& path);
 
 // The trace of one rank: events in Chrome's JSON format, one a line. A file that ends without its
 // bracket, because the process was ended, can be read as well. Its memory is bounded: it writes

@@ -59,7 +59,7 @@ class Cast : public collops::Operation {
                       ": one input is needed, got ", inputs.size());
     const collops::TensorDesc& input = inputs[0];
     COLLOPS_CHECK_ARG(IsCastable(input.dtype), ERROR_INVALID_TENSOR_INI_MATCH, kOp,
-                      ": the input is ", collops::Name(input.dtype),
+                      ": the input is ", NameOfType(input),
                       ", which is not converted: only float32, float16 and ", "bfloat16 are");
     COLLOPS_CHECK_ARG(input.shape.num_dims >= 1 && input.shape.num_dims <= kMaxDims,
                       ERROR_INVALID_TENSOR_DIM, kOp,
@@ -99,7 +99,7 @@ class Cast : public collops::Operation {
     const collops::TensorDesc& got = pack.outputs[0].desc;
     COLLOPS_CHECK_ARG(got.dtype == to_ && got.shape == outputs[0].shape, ERROR_INVALID_TENSOR_DIM,
                       kOp, ": the output must be ", collops::Name(to_), " ",
-                      ToString(outputs[0].shape), ", got ", collops::Name(got.dtype), " ",
+                      ToString(outputs[0].shape), ", got ", NameOfType(got), " ",
                       ToString(got.shape));
     COLLOPS_RETURN_IF_ERROR(CheckAddress("x", pack.inputs[0]));
     return CheckAddress("y", pack.outputs[0]);

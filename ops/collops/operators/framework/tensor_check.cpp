@@ -58,7 +58,7 @@ Status CheckSize(const OpSignature& op, const char* name, const TensorDesc& desc
 
 Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
   if (Contains(rule.dtypes, desc.dtype)) return Ok();
-  const char* got = Name(desc.dtype);
+  const char* got = NameOfType(desc);
   switch (rule.role) {
     case Role::kData:
     case Role::kInPlace:
@@ -85,8 +85,8 @@ Status CheckOneDType(const OpSignature& op, const std::vector<TensorDesc>& input
   for (size_t i = 1; i < inputs.size(); ++i) {
     COLLOPS_CHECK_ARG(!op.one_dtype || inputs[i].dtype == inputs[0].dtype,
                       ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", op.inputs[i].name, " is ",
-                      Name(inputs[i].dtype), " but ", op.inputs[0].name, " is ",
-                      Name(inputs[0].dtype), ": convert one of them");
+                      NameOfType(inputs[i]), " but ", op.inputs[0].name, " is ",
+                      NameOfType(inputs[0]), ": convert one of them");
   }
   return Ok();
 }
@@ -306,8 +306,8 @@ Status CheckOutputs(const OpSignature& op, const std::vector<TensorDesc>& want,
   for (size_t i = 0; i < n; ++i) {
     const TensorDesc& got = outputs[i].desc;
     COLLOPS_CHECK_ARG(got.dtype == want[i].dtype, ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ",
-                      op.outputs[i], " must be ", Name(want[i].dtype), " as ", op.inputs[0].name,
-                      ", got ", Name(got.dtype));
+                      op.outputs[i], " must be ", NameOfType(want[i]), " as ", op.inputs[0].name,
+                      ", got ", NameOfType(got));
     COLLOPS_RETURN_IF_ERROR(CheckFormat(op, op.outputs[i], got));
   }
   return Ok();

@@ -2,9 +2,7 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -19,17 +17,12 @@ using P = LinearParallelParam;
 
 constexpr const char* kOperation = "LinearParallel";  // by which the ranks know the call
 
-struct ProductMethod {
-  const char* method;
-  P::ParallelType type;
-};
-
-constexpr ProductMethod kProducts[] = {
-    {"matmul_all_reduce", P::LINEAR_ALL_REDUCE},
-    {"matmul_reduce_scatter", P::LINEAR_REDUCE_SCATTER},
-    {"all_gather_matmul", P::ALL_GATHER_LINEAR},
-    {"all_gather_matmul_reduce_scatter", P::ALL_GATHER_LINEAR_REDUCE_SCATTER},
-};
+P::ParallelType TypeOf(PlainCall::Method method) {
+  if (method == PlainCall::kMatmulAllReduce) return P::LINEAR_ALL_REDUCE;
+  if (method == PlainCall::kMatmulReduceScatter) return P::LINEAR_REDUCE_SCATTER;
+  return method == PlainCall::kAllGatherMatmul ? P::ALL_GATHER_LINEAR
+                                               : P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+}
 
 // Scratch memory that all products of this thread share, until one needs more; null where there is
 // not so much.
@@ -111,40 +104,45 @@ class ProductPlan : public PlainPlan {
   std::vector<int64_t> output_shape_;
 };
 
-Status CheckGrid(const ProductSpec& spec, int rank_size) {
-  COLLOPS_CHECK_ARG(spec.ag_dim >= 1 && spec.rs_dim >= 1, ERROR_INVALID_PARAM, spec.method,
+Status CheckGrid(const PlainCall& call, int rank_size) {
+  const ProductSpec& spec = call.product;
+  COLLOPS_CHECK_ARG(spec.ag_dim >= 1 && spec.rs_dim >= 1, ERROR_INVALID_PARAM, call.name(),
                     ": ag_dim and rs_dim must be >= 1, got ", spec.ag_dim, " and ", spec.rs_dim);
   COLLOPS_CHECK_ARG(rank_size % spec.ag_dim == 0 && rank_size / spec.ag_dim == spec.rs_dim,
-                    ERROR_INVALID_PARAM, spec.method, ": ag_dim ", spec.ag_dim, " times rs_dim ",
+                    ERROR_INVALID_PARAM, call.name(), ": ag_dim ", spec.ag_dim, " times rs_dim ",
                     spec.rs_dim, " is not the ", rank_size, " ranks");
   return Ok();
 }
 
-Status CheckLength(const ProductSpec& spec, const char* label, const std::optional<Rows>& rows,
+Status CheckLength(const PlainCall& call, const char* label, const std::optional<Rows>& rows,
                    int64_t members) {
   COLLOPS_CHECK_ARG(!rows || static_cast<int64_t>(rows->size()) == members, ERROR_INVALID_PARAM,
-                    spec.method, ": ", label, " must have length ", members,
+                    call.name(), ": ", label, " must have length ", members,
                     ", one per rank of the group, got ", rows->size());
   return Ok();
 }
 
-// The struct of a product whose type is known.
-Status FillIn(const ProductSpec& spec, int num_dims, int rank_size, P* param) {
-  COLLOPS_CHECK_ARG(num_dims == 2 || num_dims == 3, ERROR_INVALID_TENSOR_DIM, spec.method,
+// The struct of a product.
+Status FillIn(const PlainCall& call, int rank_size, P* param) {
+  const ProductSpec& spec = call.product;
+  const int num_dims = call.inputs[0].shape.num_dims;
+  param->type = TypeOf(call.method);
+  param->hasResidual = call.inputs.size() > 2;
+  COLLOPS_CHECK_ARG(num_dims == 2 || num_dims == 3, ERROR_INVALID_TENSOR_DIM, call.name(),
                     ": x must be [rows, k] or [matrices, rows, k], got ", num_dims,
                     " dims: pass x.reshape(-1, x.shape[-1])");
   int64_t gathering = rank_size;
   int64_t scattering = rank_size;
   if (param->type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER) {
-    COLLOPS_RETURN_IF_ERROR(CheckGrid(spec, rank_size));
+    COLLOPS_RETURN_IF_ERROR(CheckGrid(call, rank_size));
     gathering = spec.ag_dim;
     scattering = spec.rs_dim;
     param->twoDimTPInfo.agDim = static_cast<uint16_t>(gathering);
     param->twoDimTPInfo.rsDim = static_cast<uint16_t>(scattering);
     param->twoDimTPInfo.innerDimIsAg = spec.inner_dim_is_ag ? 1 : 0;
   }
-  COLLOPS_RETURN_IF_ERROR(CheckLength(spec, "gather_rows", spec.gather_rows, gathering));
-  COLLOPS_RETURN_IF_ERROR(CheckLength(spec, "scatter_rows", spec.scatter_rows, scattering));
+  COLLOPS_RETURN_IF_ERROR(CheckLength(call, "gather_rows", spec.gather_rows, gathering));
+  COLLOPS_RETURN_IF_ERROR(CheckLength(call, "scatter_rows", spec.scatter_rows, scattering));
   param->transWeight = spec.trans_weight;
   param->gatherRows = spec.gather_rows.value_or(Rows());
   param->scatterRows = spec.scatter_rows.value_or(Rows());
@@ -153,30 +151,23 @@ Status FillIn(const ProductSpec& spec, int num_dims, int rank_size, P* param) {
 
 }  // namespace
 
-Status PlanProduct(const ProductSpec& spec, const std::vector<TensorDesc>& inputs,
-                   std::shared_ptr<Communicator> communicator,
-                   std::shared_ptr<const PlainPlan>* plan) {
+Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> communicator,
+                   PlanPointer* plan) {
+  const ProductSpec& spec = call.product;
   if (communicator->failed()) return communicator->Barrier();  // says why, and waits for no one
   std::shared_ptr<Communicator> live;                          // not so in the child of a fork
   COLLOPS_RETURN_IF_ERROR(Registry::Instance().FromHandle(communicator.get(), &live));
-  const auto* const product =
-      std::find_if(std::begin(kProducts), std::end(kProducts),
-                   [&spec](const ProductMethod& row) { return spec.method == row.method; });
-  COLLOPS_CHECK_ARG(product != std::end(kProducts), ERROR_INVALID_PARAM, spec.method,
-                    ": no such product");
   P param;
-  param.type = product->type;
-  param.hasResidual = inputs.size() > 2;
-  COLLOPS_RETURN_IF_ERROR(FillIn(spec, inputs[0].shape.num_dims, communicator->size(), &param));
+  COLLOPS_RETURN_IF_ERROR(FillIn(call, communicator->size(), &param));
   LinearSettings settings = param;
   settings.averages = spec.averages;
   settings.splits_unevenly = !spec.scatter_rows;
   settings.asks_for_rows = !spec.gather_rows;
-  settings.voice.method = product->method;
+  settings.voice.method = call.name();
   auto operation = std::make_unique<LinearParallel>(settings);
   operation->Join(std::move(communicator));
-  auto made = std::make_shared<ProductPlan>(product->method, std::move(operation));
-  COLLOPS_RETURN_IF_ERROR(made->Infer(inputs));
+  auto made = std::make_shared<ProductPlan>(call.name(), std::move(operation));
+  COLLOPS_RETURN_IF_ERROR(made->Infer(call.inputs));
   *plan = std::move(made);
   return Ok();
 }

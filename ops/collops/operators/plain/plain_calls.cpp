@@ -103,68 +103,11 @@ Status CheckBeforeAsking(const PlainCall& call, int rank, int rank_size) {
   return sends || rank == call.root ? CheckSum(name, label, *call.sizes, call.x) : Ok();
 }
 
-int64_t Elements(const Rows& sizes) {
-  int64_t elements = 1;
-  for (const int64_t size : sizes) elements *= size;
-  return elements;
-}
-
 // x's sizes with other rows.
 Rows WithRows(const RowShape& x, int64_t rows) {
   Rows sizes = x.sizes;
   sizes[static_cast<size_t>(x.dim)] = rows;
   return sizes;
-}
-
-Status PlanGatherOf(const PlainCall& call, const Communicator& group, PlainCalls::Kept* kept) {
-  const RowShape& x = call.x;
-  const bool one_shape = call.method == PlainCall::kAllGather;
-  const Rows rows = one_shape ? Rows(static_cast<size_t>(group.size()), x.rows()) : *call.sizes;
-  const GatherSpec spec{call.name(), call.operation(), x, rows, call.num_tensors, one_shape};
-  COLLOPS_RETURN_IF_ERROR(PlanGather(spec, group.rank(), group.size(), &kept->plan));
-  kept->rows = rows;
-  kept->result = WithRows(x, SumOf(rows));
-  return Ok();
-}
-
-Status PlanReductionOf(const PlainCall& call, const Communicator& group, PlainCalls::Kept* kept) {
-  const RowShape& x = call.x;
-  ScatterSpec spec{call.name(), call.operation(), x, call.sizes};
-  spec.op = call.op;
-  if (call.method == PlainCall::kReduceScatter) spec.share = ScatterSpec::kEqual;
-  if (call.method == PlainCall::kReduce) {
-    spec.share = ScatterSpec::kRoot;
-    spec.root = call.root;
-    spec.x = RowShape();
-    spec.x.sizes = {Elements(x.sizes)};
-    if (group.rank() != call.root) kept->result = {0};
-  }
-  COLLOPS_RETURN_IF_ERROR(PlanScatter(spec, group.size(), &kept->plan));
-  if (spec.share == ScatterSpec::kRoot) return Ok();
-  kept->rows = kept->plan->rows();
-  kept->result = WithRows(x, kept->rows[static_cast<size_t>(group.rank())]);
-  return Ok();
-}
-
-Status PlanExchangeOf(const PlainCall& call, const Communicator& group, PlainCalls::Kept* kept) {
-  const bool is_each = call.method == PlainCall::kAllToAllV;
-  ExchangeSpec spec{call.name(), call.operation(), call.x, {}, {}, {}};
-  (is_each ? spec.sends : spec.sizes) = *call.sizes;
-  spec.receives = call.receives;
-  spec.root = call.root;
-  if (!is_each) {
-    const bool gathers = call.method == PlainCall::kGatherV;
-    spec.share = gathers ? ExchangeSpec::kToRoot : ExchangeSpec::kFromRoot;
-  }
-  COLLOPS_RETURN_IF_ERROR(PlanExchange(spec, group.rank(), group.size(), &kept->plan));
-  int64_t rows = SumOf(call.receives);
-  if (call.method == PlainCall::kGatherV) {
-    rows = group.rank() == call.root ? SumOf(*call.sizes) : 0;
-  } else if (call.method == PlainCall::kScatterV) {
-    rows = (*call.sizes)[static_cast<size_t>(group.rank())];
-  }
-  kept->result = WithRows(call.x, rows);
-  return Ok();
 }
 
 }  // namespace
@@ -197,8 +140,8 @@ Status PlainCall::Normalise(const char* label) {
 // element type and the other sizes.
 class PlainCalls::Question {
  public:
-  explicit Question(const std::vector<PlainCall>& tensors) {
-    const PlainCall& first = tensors[0];
+  explicit Question(const std::vector<const PlainCall*>& tensors) {
+    const PlainCall& first = *tensors[0];
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (i % kTensorsAtOnce == 0) {
         agreements_.emplace_back(first.asking_operation());
@@ -206,7 +149,7 @@ class PlainCalls::Question {
         agreements_.back().Equal("dim", first.x.dim);
         agreements_.back().InPlainWords(first.asking_name(), 1);
       }
-      AddTensor(tensors.size() == 1 ? "x" : Concat("x[", i, "]"), first.x.dim, tensors[i]);
+      AddTensor(tensors.size() == 1 ? "x" : Concat("x[", i, "]"), first.x.dim, *tensors[i]);
     }
   }
 
@@ -286,45 +229,54 @@ Status PlainCalls::Make(const PlainCall& call, std::shared_ptr<Kept>* kept) {
 
 Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
   const Communicator& group = *communicator_;
+  const auto rank = static_cast<size_t>(group.rank());
   kept->result = call.x.sizes;
   switch (call.method) {
     case PlainCall::kAllGather:
     case PlainCall::kAllGatherV:
-      return PlanGatherOf(call, group, kept);
-    case PlainCall::kAllReduce:
-      kept->plan = PlanAllReduce(call.op);
-      return Ok();
-    case PlainCall::kBroadcast:
-      return PlanBroadcast(call.root, call.x.type, group.size(), &kept->plan);
-    case PlainCall::kReduce:
-    case PlainCall::kReduceScatter:
-    case PlainCall::kReduceScatterV:
-      return PlanReductionOf(call, group, kept);
+      COLLOPS_RETURN_IF_ERROR(PlanGather(call, group, &kept->plan));
+      break;
     case PlainCall::kAllToAllV:
     case PlainCall::kGatherV:
     case PlainCall::kScatterV:
-      return PlanExchangeOf(call, group, kept);
+      COLLOPS_RETURN_IF_ERROR(PlanExchange(call, group, &kept->plan));
+      break;
+    case PlainCall::kReduceScatter:
+    case PlainCall::kReduceScatterV:
+      COLLOPS_RETURN_IF_ERROR(PlanScatter(call, group, &kept->plan));
+      kept->rows = kept->plan->rows();
+      kept->result = WithRows(call.x, kept->rows[rank]);
+      return Ok();
+    case PlainCall::kReduce:
+      if (group.rank() != call.root) kept->result = {0};
+      return PlanScatter(call, group, &kept->plan);
+    case PlainCall::kAllReduce:
+      return PlanAllReduce(call, group, &kept->plan);
+    case PlainCall::kBroadcast:
+      return PlanBroadcast(call, group, &kept->plan);
     case PlainCall::kAllGatherMatmul:
     case PlainCall::kMatmulReduceScatter:
     case PlainCall::kMatmulAllReduce:
     case PlainCall::kAllGatherMatmulReduceScatter:
-      COLLOPS_RETURN_IF_ERROR(PlanProduct(call.product, call.inputs, communicator_, &kept->plan));
+      COLLOPS_RETURN_IF_ERROR(PlanProduct(call, communicator_, &kept->plan));
       kept->result = kept->plan->output_shape();
       return Ok();
   }
+  kept->rows = kept->plan->rows();
+  kept->result = WithRows(call.x, SumOf(kept->rows));
   return Ok();
 }
 
 std::shared_ptr<const PlainCalls::Question> PlainCalls::QuestionOf(
-    const std::vector<PlainCall>& tensors) {
+    const std::vector<const PlainCall*>& tensors) {
   Key key;
   KeyWords words(&key);
-  words.Add(static_cast<int64_t>(tensors[0].method));
-  for (const PlainCall& tensor : tensors) {
-    words.Add(static_cast<int64_t>(tensor.dtype));
-    words.Add(tensor.x.type);
-    words.Add(tensor.x.dim);
-    words.Add(WithRows(tensor.x, 0));
+  words.Add(static_cast<int64_t>(tensors[0]->method));
+  for (const PlainCall* tensor : tensors) {
+    words.Add(static_cast<int64_t>(tensor->dtype));
+    words.Add(tensor->x.type);
+    words.Add(tensor->x.dim);
+    words.Add(WithRows(tensor->x, 0));
   }
   const std::lock_guard lock(mutex_);
   if (questions_.size() >= kMostKept) questions_.clear();
@@ -333,10 +285,11 @@ std::shared_ptr<const PlainCalls::Question> PlainCalls::QuestionOf(
   return question;
 }
 
-Status PlainCalls::Ask(const std::vector<PlainCall>& tensors, const Rows& mine, Rows* all) {
-  const Status check = CheckBeforeAsking(tensors[0], communicator_->rank(), communicator_->size());
+Status PlainCalls::Ask(const std::vector<const PlainCall*>& tensors, const Rows& mine, Rows* all) {
+  const PlainCall& first = *tensors[0];
+  const Status check = CheckBeforeAsking(first, communicator_->rank(), communicator_->size());
   if (!check.ok()) {
-    static_cast<void>(communicator_->Refuse(tensors[0].asking_name(), check));
+    static_cast<void>(communicator_->Refuse(first.asking_name(), check));
     return check;
   }
   return QuestionOf(tensors)->Run(communicator_.get(), mine, all);

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -11,50 +10,6 @@
 #include "collops/operators/plain/plans.h"
 
 namespace collops {
-
-// A call of the plain level, but for the memory of its tensors: what its plan is made from.
-struct PlainCall {
-  enum Method {
-    kAllGather,
-    kAllGatherV,
-    kAllReduce,
-    kAllToAllV,
-    kBroadcast,
-    kGatherV,
-    kReduce,
-    kReduceScatter,
-    kReduceScatterV,
-    kScatterV,
-    kAllGatherMatmul,
-    kMatmulReduceScatter,
-    kMatmulAllReduce,
-    kAllGatherMatmulReduceScatter,
-  };
-
-  explicit PlainCall(Method of) : method(of) {}
-
-  Method method;
-  RowShape x;  // before Normalise() its dim is as the caller says it
-  DType dtype = DType::kUndefined;
-  Device device;
-  std::optional<Rows> sizes;  // of all_to_allv: send_sizes
-  Rows receives;              // recv_sizes
-  int64_t root = 0;
-  ReduceOp op = ReduceOp::kSum;
-  int num_tensors = 1;             // of the list that x is in
-  ProductSpec product;             // of a product alone, as the next one
-  std::vector<TensorDesc> inputs;  // x, the weight, and the residual where there is one
-
-  // The method's name; that of the call among the ranks; and, where the ranks first tell each other
-  // their rows, these two of that. They live as long as the process.
-  const char* name() const;
-  const char* operation() const;
-  const char* asking_name() const;
-  const char* asking_operation() const;
-
-  // Checks the dim, and counts it from 0. `label` is what the method calls x.
-  Status Normalise(const char* label);
-};
 
 // The plans of one communicator's calls, by all that they are made from. A call like an earlier one
 // is neither checked nor planned again, but for its memory. Any thread may ask; Ask() and Tell()
@@ -80,7 +35,7 @@ class PlainCalls {
 
   // What all ranks say of the tensors of a call without sizes, one rank after the other. Tells the
   // other ranks what is wrong here.
-  Status Ask(const std::vector<PlainCall>& tensors, const Rows& mine, Rows* all);
+  Status Ask(const std::vector<const PlainCall*>& tensors, const Rows& mine, Rows* all);
   // The root's text on every rank of a scatterv.
   Status Tell(const PlainCall& call, const std::string& text, std::string* told);
 
@@ -92,7 +47,7 @@ class PlainCalls {
   };
 
   Status MakePlan(const PlainCall& call, Kept* kept) const;
-  std::shared_ptr<const Question> QuestionOf(const std::vector<PlainCall>& tensors);
+  std::shared_ptr<const Question> QuestionOf(const std::vector<const PlainCall*>& tensors);
 
   static constexpr size_t kMostKept = 256;
 

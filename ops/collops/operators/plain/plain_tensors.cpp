@@ -49,10 +49,10 @@ Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_coun
                  int64_t out_count, const Device& device) {
   COLLOPS_RETURN_IF_ERROR(CheckWhole(tensors.x, method, "x", x_count, device));
   COLLOPS_RETURN_IF_ERROR(CheckWhole(tensors.out, method, "out", out_count, device));
-  const DType want = tensors.x.view.desc.dtype;
-  const DType got = tensors.out.view.desc.dtype;
-  COLLOPS_CHECK_ARG(got == want, ERROR_INVALID_TENSOR_INI_MATCH, method, ": out must be ",
-                    Name(want), " as x, got ", Name(got));
+  const TensorDesc& want = tensors.x.view.desc;
+  const TensorDesc& got = tensors.out.view.desc;
+  COLLOPS_CHECK_ARG(got.dtype == want.dtype, ERROR_INVALID_TENSOR_INI_MATCH, method,
+                    ": out must be ", NameOfType(want), " as x, got ", NameOfType(got));
   return CheckWritable(tensors.out, method, "out");
 }
 
@@ -84,9 +84,10 @@ void AddSizeOf(const Communicator& communicator, const PlainTensor& x, Collectiv
   shape.dims[kMaxDims - 1] = others == 0 ? 0 : x.numel / others;
 }
 
-Status CheckReducible(DType dtype, ReduceOp op, const char* method) {
+Status CheckReducible(const TensorDesc& x, ReduceOp op, const char* method) {
+  const DType dtype = x.dtype;
   COLLOPS_CHECK_ARG(dtype != DType::kUndefined, ERROR_INVALID_TENSOR_INI_MATCH, method,
-                    ": elements of type ", Name(dtype), " cannot be reduced");
+                    ": elements of type ", NameOfType(x), " cannot be reduced");
   // Of truth values there is what stays within 0 and 1, of complex numbers what is the same for
   // both parts.
   const bool is_sum = op == ReduceOp::kSum || op == ReduceOp::kAvg;

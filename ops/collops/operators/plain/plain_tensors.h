@@ -48,7 +48,7 @@ Status CheckApart(const PlainTensors& tensors, const char* method, std::optional
 // dimensions the last ones count as one, or its number of elements.
 void AddSizeOf(const Communicator& communicator, const PlainTensor& x, CollectiveTerms* terms);
 
-// There is such a reduction of such elements, which are reduced as elements of ReducedAs(dtype).
-Status CheckReducible(DType dtype, ReduceOp op, const char* method);
+// There is such a reduction of such elements, which are reduced as elements of ReducedAs(x.dtype).
+Status CheckReducible(const TensorDesc& x, ReduceOp op, const char* method);
 
 }  // namespace collops

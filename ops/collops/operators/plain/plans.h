@@ -1,72 +1,23 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
-#include "collops/operators/plain/plain_plan.h"
+#include "collops/comm/agreement.h"
+#include "collops/comm/communicator.h"
+#include "collops/core/status.h"
+#include "collops/operators/plain/plain_tensors.h"
+#include "collops/operators/plain/row_blocks.h"
 
 namespace collops {
 
-// The plans of the plain level's methods; each is made in its operator's .cpp.
-
-// all_gatherv, and all_gather, whose x has the same shape on all ranks.
-struct GatherSpec {
-  const char* method;
-  const char* operation;
-  RowShape x;
-  Rows sizes;
-  int num_tensors = 1;  // tensors of a list that is gathered in one call after the other
-  bool one_shape = false;
-};
-
-Status PlanGather(const GatherSpec& spec, int rank, int rank_size,
-                  std::shared_ptr<const PlainPlan>* plan);
-
-// A reduction of which each rank gets its rows: reduce_scatterv, reduce_scatter (all ranks get the
-// same number of rows), and reduce (the root gets all rows).
-struct ScatterSpec {
-  enum Share { kSizes, kEqual, kRoot };
-
-  const char* method;
-  const char* operation;
-  RowShape x;
-  std::optional<Rows> sizes;  // for kSizes; none: shared out as numpy.array_split does
-  Share share = kSizes;
-  int64_t root = 0;  // for kRoot
-  ReduceOp op = ReduceOp::kSum;
-};
-
-Status PlanScatter(const ScatterSpec& spec, int rank_size, std::shared_ptr<const PlainPlan>* plan);
-
-// all_to_allv; also gatherv and scatterv, in which one rank receives or sends all rows.
-struct ExchangeSpec {
-  // kEach: each pair of ranks compares the rows sent with the rows expected.
-  enum Share { kEach, kToRoot, kFromRoot };
-
-  const char* method;
-  const char* operation;
-  RowShape x;  // its first dim is cut into rows
-  Rows sends;  // of kEach: rows for each rank, and from each
-  Rows receives;
-  Rows sizes;  // else: the list that all ranks pass
-  Share share = kEach;
-  int64_t root = 0;
-};
-
-Status PlanExchange(const ExchangeSpec& spec, int rank, int rank_size,
-                    std::shared_ptr<const PlainPlan>* plan);
-
-// all_reduce: out may be x itself.
-std::shared_ptr<const PlainPlan> PlanAllReduce(ReduceOp op);
-
-// broadcast, in place on x. `type` names an element type that travels as bytes.
-Status PlanBroadcast(int64_t root, const std::string& type, int rank_size,
-                     std::shared_ptr<const PlainPlan>* plan);
-
 // One of the plain level's products, but for its tensors.
 struct ProductSpec {
-  std::string method;
   int64_t ag_dim = 0;  // of the product that gathers and scatters, as the two below
   int64_t rs_dim = 0;
   bool inner_dim_is_ag = true;
@@ -76,9 +27,149 @@ struct ProductSpec {
   bool averages = false;
 };
 
-// `inputs`: x, the weight and the residual where there is one.
-Status PlanProduct(const ProductSpec& spec, const std::vector<TensorDesc>& inputs,
-                   std::shared_ptr<Communicator> communicator,
-                   std::shared_ptr<const PlainPlan>* plan);
+// A call of the plain level, but for the memory of its tensors: what its plan is made from.
+struct PlainCall {
+  enum Method {
+    kAllGather,
+    kAllGatherV,
+    kAllReduce,
+    kAllToAllV,
+    kBroadcast,
+    kGatherV,
+    kReduce,
+    kReduceScatter,
+    kReduceScatterV,
+    kScatterV,
+    kAllGatherMatmul,
+    kMatmulReduceScatter,
+    kMatmulAllReduce,
+    kAllGatherMatmulReduceScatter,
+  };
+
+  explicit PlainCall(Method of) : method(of) {}
+
+  Method method;
+  RowShape x;  // before Normalise() its dim is as the caller says it
+  DType dtype = DType::kUndefined;
+  Device device;
+  std::optional<Rows> sizes;  // of all_to_allv: send_sizes
+  Rows receives;              // recv_sizes
+  int64_t root = 0;
+  ReduceOp op = ReduceOp::kSum;
+  int num_tensors = 1;             // of the list that x is in
+  ProductSpec product;             // of a product alone, as the next one
+  std::vector<TensorDesc> inputs;  // x, the weight, and the residual where there is one
+
+  // The method's name; that of the call among the ranks; and, where the ranks first tell each other
+  // their rows, these two of that. They live as long as the process.
+  const char* name() const;
+  const char* operation() const;
+  const char* asking_name() const;
+  const char* asking_operation() const;
+
+  // Checks the dim, and counts it from 0. `label` is what the method calls x.
+  Status Normalise(const char* label);
+};
+
+// All that is known of a call of the plain level before the memory of its tensors is: made once for
+// tensors of one type and shape and the call's arguments, and used by every call that has them.
+// Any thread may use it; waits in Run() alone.
+class PlainPlan {
+ public:
+  // `method` is for messages, `operation` the name by which the ranks know the call; both live as
+  // long as the process.
+  PlainPlan(const char* method, const char* operation) : method_(method), operation_(operation) {}
+  PlainPlan(const PlainPlan&) = delete;
+  PlainPlan& operator=(const PlainPlan&) = delete;
+  virtual ~PlainPlan() = default;
+
+  const char* method() const { return method_; }
+  const char* operation() const { return operation_; }
+
+  // Rows of every rank, where the call has any.
+  virtual Rows rows() const { return {}; }
+
+  // The result's shape, where it is not x's with other rows.
+  virtual std::vector<int64_t> output_shape() const { return {}; }
+
+  // Whether the tensors are what the call takes. Asks no other rank.
+  virtual Status Check(const Communicator& communicator, const PlainTensors& tensors) const = 0;
+
+  // Bytes of workspace that the caller has to pass for tensors of a device; 0 for what Check()
+  // refuses. On the CPU a plan has its own memory.
+  virtual uint64_t DeviceWorkspace(const Communicator& /*communicator*/,
+                                   const PlainTensors& /*tensors*/) const {
+    return 0;
+  }
+
+  // The call. What Check() refuses is told to the ranks that wait in it, too.
+  virtual Status Run(Communicator* communicator, const PlainTensors& tensors) const = 0;
+
+ private:
+  const char* method_;
+  const char* operation_;
+};
+
+// Whether a call takes scratch memory.
+template <typename Call, typename = void>
+struct HasScratch : std::false_type {};
+template <typename Call>
+struct HasScratch<Call, std::void_t<decltype(Call::scratch)>> : std::true_type {};
+
+// A plan whose call is one of the communicator's.
+template <typename Call>
+class PlanOf : public PlainPlan {
+ public:
+  using Method = Status (Communicator::*)(const Call&);
+
+  PlanOf(const char* method, const char* operation, Method call)
+      : PlainPlan(method, operation), call_(call), agreement_(operation) {}
+
+  Status Check(const Communicator& communicator, const PlainTensors& tensors) const final {
+    Call call;
+    return Prepare(communicator, tensors, &call);
+  }
+
+  Status Run(Communicator* communicator, const PlainTensors& tensors) const final {
+    Call call;
+    const Status status = Prepare(*communicator, tensors, &call);
+    if (!status.ok()) {
+      // The caller's own fault is what it hears of, whatever becomes of the refusal.
+      static_cast<void>(communicator->Refuse(method(), status));
+      return status;
+    }
+    std::call_once(agreed_, [&] { AgreeOn(*communicator, tensors.x, &agreement_); });
+    call.agreement = &agreement_;
+    call.stream = tensors.stream;
+    if constexpr (HasScratch<Call>::value) call.scratch = tensors.workspace;
+    return (communicator->*call_)(call);
+  }
+
+ protected:
+  // Checks the tensors, and fills in the call.
+  virtual Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
+                         Call* call) const = 0;
+  // What the ranks agree on; the same in every call of the plan.
+  virtual void AgreeOn(const Communicator& communicator, const PlainTensor& x,
+                       Agreement* agreement) const = 0;
+
+ private:
+  Method call_;
+  mutable std::once_flag agreed_;
+  mutable Agreement agreement_;
+};
+
+// Plans a call, or says why there is none; each is in its operator's .cpp.
+using PlanPointer = std::shared_ptr<const PlainPlan>;
+// all_gather and all_gatherv.
+Status PlanGather(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+// reduce_scatter, reduce_scatterv, and reduce, of which the root gets all rows.
+Status PlanScatter(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+// all_to_allv, gatherv and scatterv.
+Status PlanExchange(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+Status PlanAllReduce(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+Status PlanBroadcast(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+// A product; it keeps the communicator.
+Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> group, PlanPointer* plan);
 
 }  // namespace collops

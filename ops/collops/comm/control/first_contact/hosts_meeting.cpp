@@ -132,6 +132,7 @@ Status HostsMeeting::Create(const GroupSpec& spec, const JobIdentity& job, const
   rendezvous.domain = spec.backend + "/" + spec.comm_domain;
   rendezvous.rank = spec.rank;
   rendezvous.rank_size = spec.rank_size;
+  rendezvous.voice = spec.voice;
   rendezvous.host = place.address;
   rendezvous.port = place.port == 0 ? env.port : place.port;
   rendezvous.has_port = place.is_first;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "collops/comm/communicator_spec.h"
 #include "collops/comm/control/first_contact/connection.h"
 #include "collops/comm/control/first_contact/handshake.h"
 #include "collops/comm/control/first_contact/job_listener.h"
@@ -106,6 +107,7 @@ struct RendezvousSpec {
   bool has_port = false;  // this process is the job's rank 0, and holds the job's port
   uint64_t meeting = 0;   // how many groups of this domain the process has made before
   JobSecret secret;
+  Voice voice;
 };
 
 // Attempts to connect to a listener of this job, and to prove to be of it, one after another: the

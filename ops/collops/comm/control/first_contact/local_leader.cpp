@@ -220,9 +220,9 @@ Status MeetingLeader::TakeLeave(Client* client, const Frame& frame) {
 Status MeetingLeader::Admit(Client* client) {
   const Hello& hello = client->hello;
   const std::string who = Concat("rank ", hello.rank, " (pid ", hello.pid, ")");
-  COLLOPS_CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(),
-                    ": rankSize is ", spec_.rank_size, " on rank 0 (pid ", self_.pid, ") and ",
-                    hello.rank_size, " on ", who);
+  COLLOPS_CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(), ": ",
+                    spec_.voice.rank_size, " is ", spec_.rank_size, " on rank 0 (pid ", self_.pid,
+                    ") and ", hello.rank_size, " on ", who);
   // Ranks with different sizes would take different ways in one call, and wait for each other.
   const TunedSize* const size = FirstDifference(spec_.tuning, hello.tuning);
   COLLOPS_CHECK_ARG(size == nullptr, ERROR_RANK_MISMATCH, Describe(),

@@ -62,7 +62,7 @@ Status AwaitedTable::Complete(const Deadline& deadline, Group* group) {
     return spec_.watch();
   };
   COLLOPS_RETURN_IF_ERROR(AwaitRankTable(*spec_.table, deadline, watch, &table));
-  COLLOPS_RETURN_IF_ERROR(CheckTable(table, spec_.rank, spec_.rank_size));
+  COLLOPS_RETURN_IF_ERROR(CheckTable(table, spec_.rank, spec_.rank_size, spec_.voice));
   COLLOPS_RETURN_IF_ERROR(factory_(spec_, table, &meeting_));
   meeting_->Begin();
   group->table_digest = table.digest;

@@ -201,8 +201,8 @@ Status RendezvousLeader::TakeLeave(int rank, FieldReader* fields) const {
 // The first row of a client is its own; then come those of ranks for which it speaks.
 Status RendezvousLeader::Admit(Client* client, const Row& row) {
   const Claim& claim = client->claim;
-  COLLOPS_CHECK_ARG(claim.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Place(),
-                    ": rankSize is ", spec_.rank_size, " on ", own_row_.Who(), " and ",
+  COLLOPS_CHECK_ARG(claim.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Place(), ": ",
+                    spec_.voice.rank_size, " is ", spec_.rank_size, " on ", own_row_.Who(), " and ",
                     claim.rank_size, " on ", row.Who());
   COLLOPS_CHECK_ARG(row.rank < spec_.rank_size && (client->admitted || row.rank == claim.rank),
                     ERROR_RANK_MISMATCH, Place(), ": ", row.Who(), " is not one of the ",

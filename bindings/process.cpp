@@ -1,12 +1,32 @@
+// What the core asks of this process's Python: signal handlers and the log; and its recordings.
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "collops/core/process/interrupt.h"
 #include "collops/core/trace/log.h"
 #include "collops/core/trace/recording.h"
 #include "collops/core/trace/trace_file.h"
-#include "gil.h"
 #include "module.h"
 #include "status.h"
 
 namespace collops::bindings {
 namespace {
+
+// Python runs signal handlers in its main thread only.
+bool InMainThread() {
+  return syscall(SYS_gettid) == getpid();
+}
+
+// Runs Python's signal handlers. An exception that they raise stays pending until the wait has
+// ended and ThrowIfError() finds it.
+bool CheckSignals() {
+  if (!InMainThread()) return false;
+  const PyGILState_STATE state = NotUnwound([] { return PyGILState_Ensure(); });
+  const bool interrupted = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+  PyGILState_Release(state);
+  return interrupted;
+}
 
 // Of Python: takes a level and a line, returns whether it was logged. Never destroyed: a thread may
 // be using it when the interpreter ends. Guarded by the GIL.
@@ -54,18 +74,21 @@ void LogTo(const py::object& logger) {
 
 }  // namespace
 
-void BindTrace(py::module_& module) {
+void BindProcess(py::module_& module) {
+  module.def(
+      "watch_signals",
+      [](bool on) {
+        InterruptCheckSlot().store(on ? &CheckSignals : nullptr, std::memory_order_release);
+      },
+      py::arg("on"));
   module.def("log_to", &LogTo, py::arg("logger"));
   module.def(
       "start_recording",
-      [](const std::string& path) { RunWithoutGil([&] { return StartRecording(path); }); },
-      py::arg("path"));
-  module.def(
-      "check_trace_path",
       [](const std::string& path) {
-        ThrowIfError(recording::CheckTracePath("COLLOPS_TRACE", path));
+        RunWithoutGil([&] { return StartRecording(path, "trace.start"); });
       },
       py::arg("path"));
+  module.def("trace_folder_fault", &recording::FolderFault, py::arg("path"));
   module.def("stop_recording", [] { RunWithoutGil([] { return StopRecording(); }); });
 }
 

@@ -1,15 +1,76 @@
-#include <pybind11/stl.h>
+// This machine and this environment: variables, kernels, cores; and what calls would cost on
+// others.
 
+#include <pybind11/stl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <string>
+#include <tuple>
 
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/control/board.h"
-#include "gil.h"
+#include "collops/comm/control/first_contact/local_socket.h"
+#include "collops/core/env.h"
+#include "collops/core/process/cgroups.h"
+#include "collops/kernels/copy.h"
+#include "collops/kernels/isa.h"
+#include "collops/kernels/thread_pool.h"
 #include "module.h"
+#include "peak.h"
 #include "status.h"
 
 namespace collops::bindings {
 namespace {
+
+// name, what holds when it is not set, meaning.
+std::vector<std::tuple<std::string, std::string, std::string>> Variables() {
+  std::vector<std::tuple<std::string, std::string, std::string>> rows;
+  for (const EnvVariable& row : EnvVariables())
+    rows.emplace_back(row.name, row.fallback, row.meaning);
+  return rows;
+}
+
+// Variables whose values are not valid, what is wrong, and the error that says so.
+std::vector<std::tuple<std::string, std::string, std::string>> VariableProblems() {
+  std::vector<std::tuple<std::string, std::string, std::string>> rows;
+  for (const EnvProblem& row : EnvProblems()) {
+    rows.emplace_back(row.name, row.fault, row.message);
+  }
+  return rows;
+}
+
+// The table of sizes: name, bytes by default, bytes in this environment, meaning.
+std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> Sizes() {
+  Env env;
+  ThrowIfError(Env::Read(&env));
+  const Tuning defaults;
+  std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> rows;
+  for (const TunedSize& row : TunedSizes()) {
+    rows.emplace_back(row.name, defaults.*row.size, env.tuning.*row.size, row.meaning);
+  }
+  return rows;
+}
+
+// The kernels in use, all that could be, and how many threads a rank gives them.
+std::tuple<std::string, std::vector<std::string>, int> Kernels() {
+  std::vector<std::string> runnable;
+  for (const kernels::Isa isa : kernels::RunnableIsas()) runnable.emplace_back(kernels::Name(isa));
+  ThrowIfError(kernels::CheckIsa());
+  return {kernels::Name(kernels::ActiveIsa()), runnable, kernels::NumThreads()};
+}
+
+// The cores that this process may use, and the cgroup whose CPU quota says so, if one does.
+std::pair<int, std::string> Cores() {
+  const UsableCores cores = FindUsableCores();
+  return {cores.count, cores.cgroup};
+}
+
+// Why this system has no pidfds, by which the end of a rank is seen; empty where it has them.
+std::string WithoutPidfds() {
+  return control::OpenProcess(getpid()).valid() ? "" : std::strerror(errno);
+}
 
 LinkCosts CostsOf(const py::dict& from) {
   LinkCosts costs;
@@ -67,7 +128,24 @@ py::tuple PredictCall(bool reduces, std::vector<int> host_of, std::vector<int64_
 
 }  // namespace
 
-void BindPrediction(py::module_& module) {
+void BindMachine(py::module_& module) {
+  module.def("env_variables", &Variables);
+  module.def("env_problems", &VariableProblems);
+  module.def("tuned_sizes", &Sizes);
+  module.def("kernels", &Kernels);
+  module.def("cores", &Cores);
+  module.def("without_pidfds", &WithoutPidfds);
+  module.def(
+      "segment_bytes", [](int rank_size) { return FindBackend("shm")->shared_bytes(rank_size); },
+      py::arg("rank_size"));
+  module.def("isa_fault", &kernels::IsaFault);
+  module.def("copied_bytes", &kernels::CopiedBytes);
+  module.def(
+      "run_arithmetic",
+      [](int dtype, int64_t rounds) {
+        return bench::RunArithmetic(static_cast<DType>(dtype), rounds);
+      },
+      py::arg("dtype"), py::arg("rounds"), py::call_guard<ReleasedGil>());
   module.attr("MAX_RANKS") = control::kMaxGroupRanks;
   module.attr("MAX_HOST_RANKS") = control::kMaxRanks;
   module.def("predict_call", &PredictCall, py::arg("reduces"), py::arg("host_of"),
