@@ -32,7 +32,7 @@ LIMIT_S = 300  # for what may be missing
 
 
 def requirements(name: str) -> list[str]:
-    """The packages of an extra, of the package itself ("dependencies") or its build ("requires")."""
+    """The packages of an extra, of the package ("dependencies") or of its build ("requires")."""
     toml = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = toml["project"]
     return list({**toml["build-system"], **project, **project["optional-dependencies"]}[name])

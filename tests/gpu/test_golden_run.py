@@ -22,9 +22,7 @@ from patience import patience
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 ON_GPUS = {"COLLOPS_SIM_STRICT": "1", "COLLOPS_SIM_WAITS_OF": "_core"}
 TRANSPOSE = "AllToAll: transpose copies columns on the CPU; x is on cuda:0"
-MESSAGES = (
-    "backend cuda does not run it: backend cuda has no messages between two ranks: use nccl"
-)
+MESSAGES = "backend cuda does not run it: backend cuda has no messages between two ranks: use nccl"
 # What a backend refuses, and in how many of the samples.
 REFUSED = {
     "cuda": {f"backend cuda does not run it: {TRANSPOSE}": 3, MESSAGES: 14},

@@ -90,14 +90,14 @@ def test_a_file_more_is_found(tmp_path: Path) -> None:
         ("ops/collops/operators/params.h", '  std::string backend = "hccl";\n'),
         ("ops/collops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
         ("ops/collops/comm/backends/hccl/library.h", ""),
-        ("bindings/params.cpp", '{"AllToAllParam"}'),
+        ("bindings/operation.cpp", '{"AllToAllParam"}'),
         ("python/collops/a.py", '"""AllToAll."""\nx = 1  # AllToAll\nbackend: str = "hccl"\n'),
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert touched(tmp_path, OPERATOR) == {
         "ops/collops/operators/all_to_all.cpp",
-        "bindings/params.cpp",
+        "bindings/operation.cpp",
     }
     assert touched(tmp_path, BACKEND) == {"ops/collops/comm/backends/hccl/"}
     (tmp_path / "ops/collops/comm/communicator.h").write_text("Status AllToAll();\n")
