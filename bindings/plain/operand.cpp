@@ -168,7 +168,6 @@ void ForEachBlock(const std::vector<py::object>& blocks, const py::object& flat,
 // The blocks, copied one after the other into one tensor of that shape.
 Operand PackedAs(const Rows& sizes, const char* method, const Operand& like,
                  const std::vector<py::object>& blocks, CallStream* stream) {
-  RefuseCopy({method, "x"}, like);
   int64_t elements = 1;
   for (const int64_t length : sizes) elements *= length;
   const py::object flat = MakeLike(method, like.object, {elements});
@@ -296,12 +295,14 @@ Operand Joined(const std::vector<Operand>& blocks, PlainCall* call, CallStream* 
     rows.push_back(blocks[i].sizes[along]);
     parts.push_back(blocks[i].object);
   }
+  RefuseCopy({call->name(), "x"}, blocks[0]);
   call->x.sizes[along] = SumOf(rows);
   call->sizes = std::move(rows);
   return PackedAs(call->x.sizes, call->name(), blocks[0], parts, stream);
 }
 
 Operand Packed(const PlainCall& call, const Operand& x, const Rows& rows, CallStream* stream) {
+  RefuseCopy({call.name(), "x"}, x);
   return PackedAs(call.x.sizes, call.name(), x, BlocksOf(x.object, rows, call.x.dim), stream);
 }
 

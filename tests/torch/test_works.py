@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from patience import patience
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import run_group  # noqa: E402
+from groups import default_group, run_group  # noqa: E402
 
 from collops.testing import run_ranks  # noqa: E402
 from collops.torch.collective_calls import reduce_scatter_single  # noqa: E402
@@ -57,6 +58,68 @@ def test_two_threads_that_wait_both_find_the_values() -> None:
         return found
 
     assert run_group(work, 2) == [[3.0] * 8] * 2
+
+
+class _Noted:
+    """The core's methods, whose names it notes when they are looked up to be called."""
+
+    def __init__(self, plain: Any, names: list[str]) -> None:
+        self._plain, self._names = plain, names
+
+    def __getattr__(self, name: str) -> Any:
+        self._names.append(name)
+        return getattr(self._plain, name)
+
+
+def _path_of(call: Any, crossings: list[str]) -> tuple[list[str], list[str]]:
+    """The frames of collops.torch after a call's arguments are read, and its ways into the core.
+
+    `crossings` is where _Noted notes them: a profile of Python 3.11 sees no call(*args).
+    """
+    frames: list[str] = []
+    noted: list[str] = []
+    crossings.clear()
+
+    def note(frame: Any, event: str, function: Any) -> None:
+        code = frame.f_code
+        if event == "call" and "/collops/torch/" in code.co_filename:
+            if frames or code.co_name == "_move":
+                frames.append(code.co_name)
+        elif event == "c_call" and getattr(function, "__module__", "") == "collops._core":
+            noted.append(function.__name__)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return frames, crossings + [name for name in noted if name not in crossings]
+
+
+def test_an_asynchronous_call_is_a_start_and_a_wait() -> None:
+    def work(rank: int) -> dict[str, Any]:
+        x, whole = torch.ones(4), torch.ones(8)
+        group: Any = default_group()
+        names: list[str] = []
+        calls = {
+            "all_reduce": lambda: dist.all_reduce(x, async_op=True),
+            "broadcast": lambda: dist.broadcast(x, 1, async_op=True),
+            "all_gather": lambda: dist.all_gather_into_tensor(whole, x, async_op=True),
+            "reduce_scatter": lambda: dist.reduce_scatter_tensor(x, whole, async_op=True),
+            "all_to_allv": lambda: dist.all_to_all_single(whole, whole + 1, async_op=True),
+            "reduce": lambda: dist.reduce(x, 1, async_op=True),
+            "barrier": lambda: dist.barrier(async_op=True),
+        }
+        for call in calls.values():
+            call().wait()
+        group._plain = _Noted(group._plain, names)
+        group._starting = _Noted(group._starting, names)
+        return {n: _path_of(lambda call=call: call().wait(), names) for n, call in calls.items()}
+
+    for paths in run_group(work, 2):
+        for name, (frames, crossings) in paths.items():
+            assert crossings == [name, "wait"]
+            assert frames == ["_move", "add", "__init__", "wait"]
 
 
 def _numbers(rank: int) -> torch.Tensor:

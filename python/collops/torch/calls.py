@@ -12,11 +12,12 @@ import torch
 from torch._C import _distributed_c10d
 
 from collops.errors import ErrorCode, raise_status, status_error
+from collops.torch.devices.kinds import may_be_used
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import Target
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.window_pool import WindowPool
-from collops.torch.works import Caller, CallLog, EndedWork, Futures, Several, StartedWork
+from collops.torch.works import Caller, CallLog, EndedWork, Futures, StartedWork, together
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
@@ -107,26 +108,37 @@ def _nested(value: Any, depth: int) -> Any:
     return value
 
 
-def refusing(operation: str, options: str, names: str) -> Callable[[_F], _F]:
-    """Sends an error that a method raises before its call to the ranks that wait in that call.
+def refusing(operation: str, called: str, options: str, names: str) -> Callable[[_F], _F]:
+    """Makes a method the call of torch.distributed that it describes.
 
-    `operation` is the core's name of the call; its own errors have been sent already. `options` and
-    `names` are those of the call's arguments, for ArgumentForms.
+    The method returns the communicator's call, its arguments, the tensors of the Work and what
+    follows the call, None: nothing; or the Work of calls that it has made. An error that it raises
+    is sent to the ranks that wait in the call; the call's own errors have been sent already.
+
+    Args:
+        operation: the core's name of the call.
+        called: torch.distributed's.
+        options: with `names` the call's arguments, for ArgumentForms.
+        names: see there.
     """
     forms = ArgumentForms(options, names)
 
     def decorate(method: _F) -> _F:
         @functools.wraps(method)
         def refused(self: Calls, *args: Any, **kwargs: Any) -> Any:
-            if (calls := self._device_calls((*args, *kwargs.values()))) is not None:
-                return getattr(calls, method.__name__)(*args, **kwargs)
+            if may_be_used() and (own := self._device_calls((*args, *kwargs.values()))) is not None:
+                return getattr(own, method.__name__)(*args, **kwargs)
             with self.lock:
-                self._note_thread()
+                if self._thread != threading.get_ident():
+                    self._note_thread()
                 self._began = False
                 try:
                     if kwargs or not args or type(args[-1]) not in _OPTIONS:
                         args = forms.options_last(method.__name__, args, kwargs)
-                    return method(self, *args)
+                    found = method(self, *args)
+                    if type(found) is not tuple:
+                        return found
+                    return self._move(args[-1], called, *found)
                 except Exception as error:
                     if not self._began:
                         self._comm.refuse(operation, error)
@@ -143,8 +155,8 @@ def placed(method: _F) -> _F:
 
     @functools.wraps(method)
     def on_device(self: Calls, *args: Any, **kwargs: Any) -> Any:
-        if (calls := self._device_calls((*args, *kwargs.values()))) is not None:
-            return getattr(calls, method.__name__)(*args, **kwargs)
+        if may_be_used() and (own := self._device_calls((*args, *kwargs.values()))) is not None:
+            return getattr(own, method.__name__)(*args, **kwargs)
         return method(self, *args, **kwargs)
 
     return on_device  # type: ignore[return-value]
@@ -188,6 +200,7 @@ class Calls(Caller):
 
     def __init__(self, communicator: Communicator, name: str) -> None:
         self._comm = communicator
+        self._plain, self._starting = communicator._plain, communicator._plain.starting()
         self._rank, self._size = communicator.rank, communicator.size
         self.log = CallLog(communicator.rank, name)
         self.futures = Futures()
@@ -211,41 +224,39 @@ class Calls(Caller):
         return reduction_of(call, op, dtype)
 
     def _note_thread(self) -> None:
-        """Notices a second thread; called with the lock held."""
-        if self._thread != threading.get_ident():
-            self._shared = self._shared or self._thread != 0
-            self._thread = threading.get_ident()
+        """Notices the first thread that makes a call, or another one; with the lock held."""
+        self._shared = self._shared or self._thread not in (0, threading.get_ident())
+        self._thread = threading.get_ident()
 
     def _move(
         self,
         opts: Any,
+        called: str,
         name: str,
         args: tuple[Any, ...],
         tensors: Any,
         finish: Any = None,
-        called: str = "",
     ) -> Any:
-        """Runs a call of the communicator, or starts it if the options say so.
+        """Makes a call of the communicator, or starts it if the options say so.
 
-        `called` is torch.distributed's name of the call, where that is another one.
+        The core's plain level is called itself, with all arguments in its order.
         """
-        self.log.add(called or name, tensors)
+        self.log.add(called, tensors)
         self._began = True
-        timeout = _NONE if opts is None else opts.timeout
-        limit_s = timeout.total_seconds() if timeout > _NONE else None  # None: the group's
-        at_once = opts is not None and not opts.asyncOp and limit_s is None
-        if at_once and not self._shared and not self.futures.asked:
+        limit_s = opts.timeout.total_seconds() if opts.timeout > _NONE else 0.0  # 0.0: the group's
+        if opts.asyncOp or limit_s or self._shared or self.futures.asked:
+            work: Any = StartedWork(getattr(self._starting, name)(*args), tensors, self)
+            work.finish, work.timeout_s = finish, limit_s
+        else:
             try:
-                value = getattr(self._comm, name)(*args)
+                value = getattr(self._plain, name)(*args)
             except Exception as error:
                 self.log.explain(error)
                 raise
             if finish is not None:
                 finish(value)
-            return self._noted(EndedWork(tensors))
-        call = self._comm.start(name, *args)
-        work = StartedWork(call, tensors, self, finish, limit_s)
-        return self._noted(work)
+            work = EndedWork(tensors)
+        return work if self._coalesced is None else self._noted(work)
 
     def _noted(self, work: Any) -> Any:
         """Keeps the work for _end_coalescing()."""
@@ -280,7 +291,7 @@ class Calls(Caller):
 
     def _together(self, works: list[Any]) -> Any:
         """The Work of several calls."""
-        return Several(works, self)
+        return together(works, self)
 
     def _check_list(self, call: str, parts: Sequence[torch.Tensor]) -> None:
         """A list has a tensor for each rank."""

@@ -34,7 +34,7 @@ reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.red
 class CollectiveCalls(Calls):
     """Calls that all ranks of a group make; each returns a Work."""
 
-    @refusing("AllReduce", "AllreduceOptions", "tensors|tensor* op timeout")
+    @refusing("AllReduce", "all_reduce", "AllreduceOptions", "tensors|tensor* op timeout")
     def allreduce(self, tensors: Any, opts: Any) -> Any:
         """all_reduce, in place."""
         if len(tensors) != 1:
@@ -46,14 +46,14 @@ class CollectiveCalls(Calls):
         out = target("all_reduce", x, keeps_values=True)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
         args = given, reduction.name, out.memory
-        return self._move(opts, "all_reduce", args, [x], self._finish(out, reduction))
+        return "all_reduce", args, [x], self._finish(out, reduction)
 
     @several("AllreduceCoalescedOptions", "tensors*")
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any) -> Any:
         """all_reduce of each tensor."""
         return self._each("AllReduce", lambda x: self.allreduce([x], opts), tensors)
 
-    @refusing("Broadcast", "BroadcastOptions", "tensors|tensor* root timeout")
+    @refusing("Broadcast", "broadcast", "BroadcastOptions", "tensors|tensor* root timeout")
     def broadcast(self, tensors: Any, opts: Any) -> Any:
         """broadcast, in place."""
         [x] = tensors
@@ -61,9 +61,9 @@ class CollectiveCalls(Calls):
             [x] = as_passed([x])
         root = opts.rootRank
         out = target("broadcast", x, keeps_values=True, is_written=self._rank != root)
-        return self._move(opts, "broadcast", (out.memory, root), [x], self._finish(out))
+        return "broadcast", (out.memory, root), [x], self._finish(out)
 
-    @refusing("Reduce", "ReduceOptions", "tensors|tensor* root op timeout")
+    @refusing("Reduce", "reduce", "ReduceOptions", "tensors|tensor* root op timeout")
     def reduce(self, tensors: Any, opts: Any) -> Any:
         """reduce: the root's tensor becomes the result, the others' keep their values."""
         [x] = tensors
@@ -75,10 +75,11 @@ class CollectiveCalls(Calls):
             given = given.clone()
         finish = self._finish(out, reduction) if is_root else None
         args = given, reduction.name, opts.rootRank, out.memory
-        return self._move(opts, "reduce", args, [x], finish)
+        return "reduce", args, [x], finish
 
     @refusing(
         "AllGatherV",
+        "all_gather",
         "AllgatherOptions",
         "output_tensors** input_tensors|input_tensor* timeout",
     )
@@ -96,9 +97,9 @@ class CollectiveCalls(Calls):
             elif not self.in_place:
                 given = given.clone()
         args = given, sizes, 0, out.memory
-        return self._move(opts, "all_gatherv", args, parts, self._finish(out), "all_gather")
+        return "all_gatherv", args, parts, self._finish(out)
 
-    @refusing("AllGather", "AllgatherOptions", "output input")
+    @refusing("AllGather", "all_gather_into_tensor", "AllgatherOptions", "output input")
     def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """all_gather into one tensor."""
         if may_be_pairs(x):
@@ -112,8 +113,7 @@ class CollectiveCalls(Calls):
             elif not self.in_place:
                 given = given.clone()
         args = flat(given), flat(whole.memory)
-        finish = self._finish(whole)
-        return self._move(opts, "all_gather", args, [out], finish, "all_gather_into_tensor")
+        return "all_gather", args, [out], self._finish(whole)
 
     @several("AllgatherOptions", "output_lists** input_list*")
     def allgather_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
@@ -134,6 +134,7 @@ class CollectiveCalls(Calls):
 
     @refusing(
         "ReduceScatterV",
+        "reduce_scatter",
         "ReduceScatterOptions",
         "output_tensors|output* input_tensors|input** op timeout",
     )
@@ -148,10 +149,11 @@ class CollectiveCalls(Calls):
             given = reduction.prepare(given)
         sizes = [part.numel() for part in parts]
         args = given, sizes, 0, reduction.name, flat(own.memory)
-        finish = self._finish(own, reduction)
-        return self._move(opts, "reduce_scatterv", args, [out], finish, "reduce_scatter")
+        return "reduce_scatterv", args, [out], self._finish(own, reduction)
 
-    @refusing("ReduceScatter", "ReduceScatterOptions", "outputTensor inputTensor")
+    @refusing(
+        "ReduceScatter", "reduce_scatter_tensor", "ReduceScatterOptions", "outputTensor inputTensor"
+    )
     def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """reduce_scatter of one tensor; `out` may be a part of it."""
         if x.numel() != self._size * out.numel():
@@ -164,8 +166,7 @@ class CollectiveCalls(Calls):
         if not stays and overlap(whole, own.memory):
             own = self._apart(own)
         args = flat(whole), reduction.name, flat(own.memory)
-        finish = self._finish(own, reduction)
-        return self._move(opts, "reduce_scatter", args, [out], finish, "reduce_scatter_tensor")
+        return "reduce_scatter", args, [out], self._finish(own, reduction)
 
     def _is_own_block(self, whole: torch.Tensor, own: torch.Tensor) -> bool:
         """Whether `own` is this rank's part of `whole`, which the core takes in place."""
@@ -181,10 +182,10 @@ class CollectiveCalls(Calls):
             "ReduceScatter", lambda out, x: self.reduce_scatter_single(out, x, opts), outs, inputs
         )
 
-    @refusing("Barrier", "BarrierOptions", "timeout")
+    @refusing("Barrier", "barrier", "BarrierOptions", "timeout")
     def barrier(self, opts: Any) -> Any:
         """Waits until every rank has called it."""
-        return self._move(opts, "barrier", (), [])
+        return "barrier", (), []
 
     # The names before torch 2.13.
     _allgather_base = all_gather_single
@@ -221,7 +222,10 @@ class RootedCalls(Calls):
     """gather, scatter and all_to_all, under the names that torch.distributed calls."""
 
     @refusing(
-        "AllToAllV", "GatherOptions", "output_tensors** input_tensors|input_tensor* root timeout"
+        "AllToAllV",
+        "gather",
+        "GatherOptions",
+        "output_tensors** input_tensors|input_tensor* root timeout",
     )
     def gather(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """gather: the root has a list of tensors, the others an empty one."""
@@ -233,7 +237,7 @@ class RootedCalls(Calls):
         if rank != root:
             nothing = given[:0].clone()
             args = given, sends, [0] * size, nothing
-            return self._move(opts, "all_to_allv", args, [], None, "gather")
+            return "all_to_allv", args, []
         [parts] = outs
         self._check_own("gather", parts, x)
         out = joined("gather", parts, self._scratch)
@@ -241,7 +245,7 @@ class RootedCalls(Calls):
             out = self._apart(out)
         receives = [part.numel() for part in parts]
         args = given, sends, receives, out.memory
-        return self._move(opts, "all_to_allv", args, parts, self._finish(out), "gather")
+        return "all_to_allv", args, parts, self._finish(out)
 
     @several("GatherOptions", "output input")
     def gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
@@ -258,7 +262,10 @@ class RootedCalls(Calls):
         return self.gather([rows.tensor_split(self._size)], [x], opts)
 
     @refusing(
-        "AllToAllV", "ScatterOptions", "output_tensors|output_tensor* input_tensors** root timeout"
+        "AllToAllV",
+        "scatter",
+        "ScatterOptions",
+        "output_tensors|output_tensor* input_tensors** root timeout",
     )
     def scatter(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """scatter: the root has a list of tensors, the others an empty one."""
@@ -273,10 +280,13 @@ class RootedCalls(Calls):
         else:
             given, sends = flat(own.memory)[:0].clone(), [0] * size
         args = given, sends, receives, flat(own.memory)
-        return self._move(opts, "all_to_allv", args, [out], self._finish(own), "scatter")
+        return "all_to_allv", args, [out], self._finish(own)
 
     @refusing(
-        "AllToAllV", "AllToAllOptions", "output input output_split_sizes input_split_sizes timeout"
+        "AllToAllV",
+        "all_to_all_single",
+        "AllToAllOptions",
+        "output input output_split_sizes input_split_sizes timeout",
     )
     def all_to_all_single(
         self,
@@ -297,10 +307,9 @@ class RootedCalls(Calls):
             self._elements("out", out, out_splits),
             flat(whole.memory),
         )
-        finish = self._finish(whole)
-        return self._move(opts, "all_to_allv", args, [out], finish, "all_to_all_single")
+        return "all_to_allv", args, [out], self._finish(whole)
 
-    @refusing("AllToAllV", "AllToAllOptions", "output_tensors* input_tensors*")
+    @refusing("AllToAllV", "all_to_all", "AllToAllOptions", "output_tensors* input_tensors*")
     def alltoall(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_to_all of lists of tensors, whose sizes may differ."""
         both = as_passed([*outs, *inputs])
@@ -314,7 +323,7 @@ class RootedCalls(Calls):
             [part.numel() for part in outs],
             out.memory,
         )
-        return self._move(opts, "all_to_allv", args, outs, self._finish(out), "all_to_all")
+        return "all_to_allv", args, outs, self._finish(out)
 
     alltoall_base = all_to_all_single
     gather_into_tensor = gather_single
@@ -355,7 +364,7 @@ class MessageCalls(Calls):
             given = x  # which the communicator refuses, and tells the other rank
         with self.lock:
             self._note_thread()
-            call = self._comm.start("send", given, dstRank, tag)
+            call = self._starting.send(given, dstRank, tag)
         return self._noted(MessageWork(call, [x], self))
 
     @placed
@@ -375,11 +384,11 @@ class MessageCalls(Calls):
             own = target("recv", out)
         except Error as error:
             with self.lock, contextlib.suppress(Error):
-                self._comm.start("recv", out, from_, tag)  # refuses it, and tells the other rank
+                self._starting.recv(out, from_, tag, False)  # which tells the other rank
             raise error
         with self.lock:
             self._note_thread()
-            call = self._comm.start("recv", own.memory, from_, tag, return_source=True)
+            call = self._starting.recv(own.memory, from_, tag, True)
         work = MessageWork(call, [out], self)
 
         def finish(value: Any) -> None:
@@ -387,5 +396,5 @@ class MessageCalls(Calls):
             if own.finish is not None:
                 own.finish()
 
-        work.follow(finish)
+        work.finish = finish
         return self._noted(work)

@@ -16,13 +16,13 @@ from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import Calls
 from collops.torch.collective_calls import CollectiveCalls, MessageCalls, RootedCalls
 from collops.torch.devices.calls import DeviceCalls
-from collops.torch.devices.kinds import KINDS, Kind, first_tensor, kind_of, may_be_used
+from collops.torch.devices.kinds import KINDS, Kind, first_tensor, kind_of
 from collops.torch.graph_breaks import break_graphs, register_group
 from collops.torch.hooks import Hooks
 from collops.torch.identity import Identity
 from collops.torch.meeting import meet
 from collops.torch.window_pool import WindowPool
-from collops.torch.works import Several
+from collops.torch.works import together
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
@@ -90,8 +90,6 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         return calls._comm
 
     def _device_calls(self, args: Any) -> Any:
-        if not may_be_used():
-            return None
         x = first_tensor(args)
         kind = None if x is None else kind_of(x)
         return None if kind is None else self._connected(kind)
@@ -211,7 +209,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         queued = [calls.end_coalescing() for calls in self._of_devices.values()]
         if len(queued) == 1 and not works:
             return queued[0]
-        return Several([*works, *queued], self)
+        return together([*works, *queued], self)
 
     def batch_isend_irecv(
         self, names: Sequence[str], tensors: Sequence[torch.Tensor], ranks: Sequence[int]

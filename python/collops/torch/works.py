@@ -8,7 +8,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,6 @@ from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import as_got
 
 if TYPE_CHECKING:
-    from collops.collectives.started import StartedCall
-
     Mode = Callable[[], AbstractContextManager[Any]]
 
 
@@ -203,35 +201,77 @@ class EndedWork(Work):
         return future
 
 
-class _Running(Work):
+class Together:
+    """Several Works, as the call of one that ends with them."""
+
+    def __init__(self, works: Sequence[Any]) -> None:
+        self._works = works
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits for each of them; 0.0: as long as its group does."""
+        for work in self._works:
+            work.wait(timedelta(seconds=timeout_s))
+
+    def done(self) -> bool:
+        """Whether all have ended, well or not."""
+        return all(work.is_completed() for work in self._works)
+
+
+@break_graphs
+class StartedWork(Work):
     """A call that may be under way. Any thread may wait for it, any number of times.
 
     What follows the call, and the callbacks of its future, run in torch's mode at its start
     (inference_mode, no_grad), whichever thread runs them.
+
+    Attributes:
+        call: the core's started call, or Together.
+        tensors: what the call writes.
+        finish: follows the call once, with what it returned; None: nothing.
+        timeout_s: of the call; 0.0: as the group's.
+        in_order: whether it ends after the calls of the group that were started before.
     """
 
-    def __init__(self, tensors: Sequence[torch.Tensor], group: Caller, make_future: Any) -> None:
+    finish: Callable[[Any], object] | None = None
+    timeout_s = 0.0
+    in_order = True
+    _error: BaseException | None = None
+    _future: torch.futures.Future[Any] | None = None
+
+    def __init__(self, call: Any, tensors: Sequence[torch.Tensor], group: Caller) -> None:
         super().__init__()
+        self.call = call
         self.tensors = tensors
         self._group = group
-        self._make_future = make_future
-        self._mode = torch_mode()
-        self._future: torch.futures.Future[Any] | None = None
+        self._mode = nullcontext if torch.is_grad_enabled() else torch_mode()
         self._lock = threading.Lock()  # two threads may wait, or ask for the future
-        self._error: BaseException | None = None
-
-    def _settle(self, timeout_s: float | None) -> None:
-        """Waits for the end, and raises the call's error; may be called again."""
-        raise NotImplementedError
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Waits for the end of the call, and raises its error."""
+        limit_s = timeout.total_seconds() if timeout > _NO_TIMEOUT else self.timeout_s
         try:
-            self._settle(timeout.total_seconds() if timeout > _NO_TIMEOUT else None)
+            value = self.call.wait(limit_s)
+            if self.finish is not None:
+                self._follow(value)
         except BaseException as error:
             self._error = error
             self._group.log.explain(error)
             raise
+        return True
+
+    def _follow(self, value: Any) -> None:
+        with self._lock:  # no thread goes on before the values are in place
+            if self.finish is not None:
+                with self._mode():
+                    self.finish(value)
+                self.finish = None
+
+    def is_completed(self) -> bool:
+        """Whether the call has ended, well or not; the tensors have their values then."""
+        if not self.call.done():
+            return False
+        with contextlib.suppress(Exception):  # wait() raises it
+            self.wait()
         return True
 
     def is_success(self) -> bool:
@@ -240,11 +280,8 @@ class _Running(Work):
 
     def exception(self) -> BaseException | None:
         """The error of a call that has ended, or None."""
-        if self._error is None and self.is_completed():
-            try:
-                self.wait()
-            except Exception as error:
-                return error
+        if self._error is None:
+            self.is_completed()
         return self._error
 
     def result(self) -> list[torch.Tensor]:
@@ -260,7 +297,8 @@ class _Running(Work):
         """A future that ends with the call; its value is a list of tensors, or it raises."""
         with self._lock:
             if self._future is None:
-                self._future = self._make_future(self.wait, self._take, self._mode)
+                make = self._group.futures.of if self.in_order else alone
+                self._future = make(self.wait, self._take, self._mode)
             return self._future
 
     def _take(self) -> list[torch.Tensor]:
@@ -269,62 +307,19 @@ class _Running(Work):
         return as_got(self.tensors)
 
 
-@break_graphs
-class StartedWork(_Running):
-    """A call that the communicator has started.
-
-    `finish` follows the call once, with what it returned.
-    """
-
-    def __init__(
-        self,
-        call: StartedCall,
-        tensors: Sequence[torch.Tensor],
-        group: Caller,
-        finish: Callable[[Any], None] | None = None,
-        timeout_s: float | None = None,
-    ) -> None:
-        super().__init__(tensors, group, group.futures.of)
-        self._call = call
-        self._finish = finish
-        self._timeout_s = timeout_s
-
-    def _settle(self, timeout_s: float | None) -> None:
-        value = self._call.wait(timeout_s or self._timeout_s)
-        if self._finish is None:
-            return
-        with self._lock:  # no thread goes on before the values are in place
-            if self._finish is not None:
-                with self._mode():
-                    self._finish(value)
-                self._finish = None
-
-    def is_completed(self) -> bool:
-        """Whether the call has ended, well or not; the tensors have their values then."""
-        if not self._call.done():
-            return False
-        with contextlib.suppress(Exception):  # wait() raises it
-            self._settle(None)
-        return True
+def together(works: Sequence[Any], group: Caller) -> StartedWork:
+    """The Work of several calls, which end together."""
+    work = StartedWork(Together(works), [x for one in works for x in one.tensors], group)
+    work.in_order = False
+    return work
 
 
 @break_graphs
 class MessageWork(StartedWork):
     """A message that the communicator has started to send or receive; `source` is who sent it."""
 
-    def __init__(
-        self,
-        call: StartedCall,
-        tensors: Sequence[torch.Tensor],
-        group: Caller,
-    ) -> None:
-        super().__init__(call, tensors, group)
-        self._make_future = alone
-        self.source = -1
-
-    def follow(self, finish: Callable[[Any], None]) -> None:
-        """Sets what follows the message, before anyone waits for it."""
-        self._finish = finish
+    in_order = False
+    source = -1
 
     def source_rank(self) -> int:
         """The rank that sent the message; waits for it."""
@@ -332,20 +327,3 @@ class MessageWork(StartedWork):
         return self.source
 
     _source_rank = source_rank
-
-
-@break_graphs
-class Several(_Running):
-    """Several calls, which end together."""
-
-    def __init__(self, works: Sequence[Any], group: Caller) -> None:
-        super().__init__([tensor for work in works for tensor in work.tensors], group, alone)
-        self._works = works
-
-    def _settle(self, timeout_s: float | None) -> None:
-        for work in self._works:
-            work.wait(timedelta(seconds=timeout_s or 0))
-
-    def is_completed(self) -> bool:
-        """Whether all have ended, well or not."""
-        return all(work.is_completed() for work in self._works)

@@ -59,22 +59,22 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
     def _move(
         self,
         opts: Any,
+        called: str,
         name: str,
         args: tuple[Any, ...],
         tensors: Any,
         finish: Any = None,
-        called: str = "",
     ) -> Any:
-        self.log.add(called or name, tensors)
+        self.log.add(called, tensors)
         self._began = True
 
         def run() -> None:
-            value = getattr(self._comm, name)(*args)
+            value = getattr(self._plain, name)(*args)
             if finish is not None:
                 finish(value)
 
         used = [*(value for value in args if isinstance(value, torch.Tensor)), *tensors]
-        return self._noted(self._put(run, used, tensors, opts is None or opts.asyncOp))
+        return self._noted(self._put(run, used, tensors, opts.asyncOp))
 
     def _put(self, run: Any, used: Any, tensors: Any, is_async: bool) -> QueuedWork:
         """Runs a function whose work goes to the current stream or, asynchronous, to another."""
