@@ -138,34 +138,47 @@ py::object PlainLevel::Call(PlainCall::Method method, const Arguments& given) {
 }
 
 py::object PlainLevel::Collective(PlainCall::Method method, const Arguments& given) {
-  const PlainCall call(method);
+  if (method == PlainCall::kAllGatherV && IsList(given.x)) return GatherList(given);
+  Part part(method);
+  const PlainCall& call = part.call;
   const bool asks = Asks(method, given);
-  const bool is_list = method == PlainCall::kAllGatherV && IsList(given.x);
-  std::vector<Part> parts;
-  const auto read = [&] {
-    if (is_list) return ReadList(given, &parts);
-    ReadOne(given, &parts.emplace_back(method));
-  };
   if (asks) {
-    Refusing(call.asking_name(), read);
-    Ask(&parts);
+    Refusing(call.asking_name(), [&] { ReadOne(given, &part); });
+    Ask(&part, 1);
+  }
+  Step step;
+  Refusing(call.name(), [&] {
+    if (!asks) ReadOne(given, &part);
+    ReadNumbers(given, &part, 1);
+    step = StepOf(&part);
+  });
+  return Run(&step, 1, part.result);
+}
+
+// All tensors are checked before the first one moves.
+py::object PlainLevel::GatherList(const Arguments& given) {
+  const PlainCall call(PlainCall::kAllGatherV);
+  const bool asks = Asks(call.method, given);
+  std::vector<Part> parts;
+  if (asks) {
+    Refusing(call.asking_name(), [&] { ReadList(given, &parts); });
+    Ask(parts.data(), parts.size());
   }
   std::vector<Step> steps;
   py::list results;
   Refusing(call.name(), [&] {
-    if (!asks) read();
-    ReadNumbers(given, &parts);
+    if (!asks) ReadList(given, &parts);
+    ReadNumbers(given, parts.data(), parts.size());
     for (Part& part : parts) {
       steps.push_back(StepOf(&part));
-      if (is_list) results.append(part.result);
+      results.append(part.result);
     }
-    // All tensors are checked before the first one moves.
-    for (size_t i = 0; is_list && i < steps.size(); ++i) {
+    for (size_t i = 0; i < steps.size(); ++i) {
       const Status status = steps[i].kept->plan->Check(communicator(), steps[i].tensors);
       if (!status.ok()) Throw(status.code(), status.message(), " (tensor ", i, " of the list)");
     }
   });
-  return Run(std::move(steps), is_list ? py::object(results) : parts[0].result);
+  return Run(steps.data(), steps.size(), results);
 }
 
 // The root first tells the others what its rows are.
@@ -183,7 +196,7 @@ py::object PlainLevel::ScatterV(const Arguments& given) {
     text = RowsInWords(part.x);
   });
   RunWithoutGil([&] { return calls_->Tell(call, text, &told); });
-  std::vector<Step> steps;
+  Step step;
   Refusing(call.name(), [&] {
     const int64_t own = (*call.sizes)[static_cast<size_t>(communicator().rank())];
     part.out = RowsOfWords(call.name(), told, own, communicator().device());
@@ -196,16 +209,16 @@ py::object PlainLevel::ScatterV(const Arguments& given) {
     }
     call.dtype = out.tensor.view.desc.dtype;
     call.x.sizes = out.sizes;
-    steps.push_back(StepOf(&part));
+    step = StepOf(&part);
   });
-  return Run(std::move(steps), part.result);
+  return Run(&step, 1, part.result);
 }
 
 py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given) {
   Part part(method);
   PlainCall& call = part.call;
   const char* const name = call.name();
-  std::vector<Step> steps;
+  Step step;
   Refusing(name, [&] {
     ProductSpec& product = call.product;
     product.averages = given.op && ReadReduction(name, given.op, true) == ReduceOp::kAvg;
@@ -227,7 +240,6 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
       product.scatter_rows = ReadMembers(name, "scatter_rows", given.scatter_rows);
     }
     product.trans_weight = PyObject_IsTrue(given.trans_weight.ptr()) == 1;
-    Step step;
     for (const Operand& input : inputs) {
       ThrowIfError(input.problem);
       call.inputs.push_back(input.tensor.view.desc);
@@ -241,15 +253,15 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
     target.object = IsGiven(given.out) ? given.out : ResultOf(call, part.x, *kept);
     ThrowIfError(ToTensor(target.object, {name, "out"}, &target.tensor, &part.stream));
     part.result = target.object;
-    steps.push_back(Ready(&part, kept, part.x, target, std::move(step)));
+    Ready(&part, kept, part.x, target, &step);
   });
-  return Run(std::move(steps), part.result);
+  return Run(&step, 1, part.result);
 }
 
-void PlainLevel::ReadX(const std::string& label, const py::object& value, const py::object& dim,
+void PlainLevel::ReadX(const char* label, const py::object& value, const py::object& dim,
                        Part* part) const {
   PlainCall& call = part->call;
-  part->x = ReadInput({call.name(), label.c_str()}, value, &part->stream);
+  part->x = ReadInput({call.name(), label}, value, &part->stream);
   call.dtype = part->x.tensor.view.desc.dtype;
   call.device = part->x.tensor.view.device;
   call.x.sizes = part->x.sizes;
@@ -259,7 +271,7 @@ void PlainLevel::ReadX(const std::string& label, const py::object& value, const 
     const int64_t number = ReadWhole(call.name(), "dim", dim);
     call.x.dim = static_cast<int>(std::clamp(number, -kMost, kMost));
   }
-  ThrowIfError(call.Normalise(label.c_str()));
+  ThrowIfError(call.Normalise(label));
 }
 
 void PlainLevel::ReadOne(const Arguments& given, Part* part) const {
@@ -302,8 +314,8 @@ void PlainLevel::ReadList(const Arguments& given, std::vector<Part>* parts) cons
   for (size_t i = 0; i < tensors.size(); ++i) {
     Part& part = parts->emplace_back(PlainCall::kAllGatherV);
     part.call.num_tensors = static_cast<int>(tensors.size());
-    part.label = Concat("out[", i, "]");
-    ReadX(Concat("x[", i, "]"), tensors[i], given.dim, &part);
+    part.item = Concat("out[", i, "]");
+    ReadX(Concat("x[", i, "]").c_str(), tensors[i], given.dim, &part);
     NameElements({name, "x"}, part.x, &part.call.x);
   }
   const int64_t rows = parts->front().call.x.rows();
@@ -318,8 +330,8 @@ void PlainLevel::ReadList(const Arguments& given, std::vector<Part>* parts) cons
 }
 
 // The numbers that the ranks have not told each other.
-void PlainLevel::ReadNumbers(const Arguments& given, std::vector<Part>* parts) const {
-  PlainCall& call = parts->front().call;
+void PlainLevel::ReadNumbers(const Arguments& given, Part* parts, size_t count) const {
+  PlainCall& call = parts->call;
   const char* const name = call.name();
   if (call.method == PlainCall::kAllToAllV) {
     if (IsGiven(given.recv_sizes)) {
@@ -333,20 +345,21 @@ void PlainLevel::ReadNumbers(const Arguments& given, std::vector<Part>* parts) c
     Throw(ERROR_INVALID_PARAM, name, ": sizes ", Repr(py::list(given.sizes)),
           " are not the blocks' ", Repr(py::list(ToTuple(*call.sizes))));
   }
-  for (Part& part : *parts) part.call.sizes = rows;
+  for (size_t i = 1; i < count; ++i) parts[i].call.sizes = rows;
+  call.sizes = std::move(rows);
 }
 
 // The ranks tell each other their rows.
-void PlainLevel::Ask(std::vector<Part>* parts) {
+void PlainLevel::Ask(Part* parts, size_t count) {
   std::vector<const PlainCall*> tensors;
-  for (const Part& part : *parts) tensors.push_back(&part.call);
-  PlainCall& call = parts->front().call;
+  for (size_t i = 0; i < count; ++i) tensors.push_back(&parts[i].call);
+  PlainCall& call = parts->call;
   const bool to_each = call.method == PlainCall::kAllToAllV;
   const Rows mine = to_each ? *call.sizes : Rows{call.x.rows()};
   Rows all;
   RunWithoutGil([&] { return calls_->Ask(tensors, mine, &all); });
   if (!to_each) {
-    for (Part& part : *parts) part.call.sizes = all;
+    for (size_t i = 0; i < count; ++i) parts[i].call.sizes = all;
     return;
   }
   const auto rank = static_cast<size_t>(communicator().rank());
@@ -373,27 +386,28 @@ PlainLevel::Step PlainLevel::StepOf(Part* part) {
   const PlainCall& call = part->call;
   const char* const name = call.name();
   const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
-  Operand source = part->x;
-  Operand target = source;  // of broadcast
   const bool is_rooted = call.method == PlainCall::kReduce || call.method == PlainCall::kGatherV;
   const bool has_result = !is_rooted || call.root == communicator().rank();
+  Operand* source = &part->x;
+  Operand* target = source;  // of broadcast
+  Operand out;
   if (call.method != PlainCall::kBroadcast) {
     const bool is_given = has_result && IsGiven(part->out);
-    const py::object out = is_given ? part->out : ResultOf(call, source, *kept);
-    const TensorName label{name, part->label.c_str()};
-    target = is_given ? ReadOutput(label, out, kept->result, &part->stream)
-                      : ReadOutput(label, out, &part->stream);
+    const py::object memory = is_given ? part->out : ResultOf(call, *source, *kept);
+    const TensorName label{name, part->label()};
+    out = is_given ? ReadOutput(label, memory, kept->result, &part->stream)
+                   : ReadOutput(label, memory, &part->stream);
+    target = &out;
   }
-  part->result = has_result ? target.object : py::none();
-  std::function<void()> after;
-  if (call.x.dim != 0) after = Arrange(*part, kept->rows, &source, &target, &part->stream);
+  part->result = has_result ? target->object : py::none();
+  Step step;
+  if (call.x.dim != 0) step.after = Arrange(*part, kept->rows, source, target, &part->stream);
   if (!call.x.type.empty()) {
-    CheckSameElements(name, source, target);
-    MoveAsBytes(&source);
-    MoveAsBytes(&target);
+    CheckSameElements(name, *source, *target);
+    if (target != source) MoveAsBytes(source);
+    MoveAsBytes(target);
   }
-  Step step = Ready(part, kept, source, target);
-  step.after = std::move(after);
+  Ready(part, kept, *source, *target, &step);
   return step;
 }
 
@@ -402,7 +416,7 @@ PlainLevel::Step PlainLevel::StepOf(Part* part) {
 std::function<void()> PlainLevel::Arrange(const Part& part, const Rows& rows, Operand* source,
                                           Operand* target, CallStream* stream) const {
   const PlainCall& call = part.call;
-  const TensorName label{call.name(), part.label.c_str()};
+  const TensorName label{call.name(), part.label()};
   const bool in_order = IsInOrder(call.x, communicator().size());
   const py::object out = target->object;
   if (call.method == PlainCall::kReduceScatterV) {
@@ -420,54 +434,53 @@ std::function<void()> PlainLevel::Arrange(const Part& part, const Rows& rows, Op
   };
 }
 
-PlainLevel::Step PlainLevel::Ready(Part* part, std::shared_ptr<PlainCalls::Kept> kept,
-                                   const Operand& source, const Operand& target, Step step) const {
+void PlainLevel::Ready(Part* part, std::shared_ptr<PlainCalls::Kept> kept, const Operand& source,
+                       const Operand& target, Step* step) const {
   const char* const name = part->call.name();
-  step.kept = std::move(kept);
-  step.tensors.x = source.tensor;
-  step.tensors.out = target.tensor;
-  step.keep.reserve(step.keep.size() + 4);
+  step->kept = std::move(kept);
+  step->tensors.x = source.tensor;
+  step->tensors.out = target.tensor;
+  step->keep.reserve(step->keep.size() + 4);
   for (const Operand* operand : {&source, &target}) {
     ThrowIfError(operand->problem);
-    step.keep.push_back(operand->object);
-    step.keep.push_back(operand->tensor.owner);
+    step->keep.push_back(operand->object);
+    if (operand->tensor.owner) step->keep.push_back(operand->tensor.owner);
   }
-  ThrowIfError(part->stream.Find(name, &step.tensors.stream));
-  const PlainPlan& plan = *step.kept->plan;
-  if (starts()) ThrowIfError(plan.Check(communicator(), step.tensors));
-  if (step.tensors.stream == nullptr) return step;
+  ThrowIfError(part->stream.Find(name, &step->tensors.stream));
+  const PlainPlan& plan = *step->kept->plan;
+  if (starts()) ThrowIfError(plan.Check(communicator(), step->tensors));
+  if (step->tensors.stream == nullptr) return;
   // The library that made x keeps the workspace for what is on the call's stream.
-  const uint64_t bytes = plan.DeviceWorkspace(communicator(), step.tensors);
-  if (bytes == 0) return step;
+  const uint64_t bytes = plan.DeviceWorkspace(communicator(), step->tensors);
+  if (bytes == 0) return;
   const py::object memory =
-      MakeWorkspace(source.object, source.tensor.view.device, bytes, name, step.tensors.stream);
+      MakeWorkspace(source.object, source.tensor.view.device, bytes, name, step->tensors.stream);
   Tensor workspace;
   ThrowIfError(ToTensor(memory, {name, "workspace"}, &workspace, &part->stream));
-  step.tensors.workspace = workspace.view.data;
-  step.keep.push_back(memory);
-  step.keep.push_back(workspace.owner);
-  return step;
+  step->tensors.workspace = workspace.view.data;
+  step->keep.push_back(memory);
+  step->keep.push_back(workspace.owner);
 }
 
-py::object PlainLevel::Run(std::vector<Step> steps, const py::object& result) {
+py::object PlainLevel::Run(Step* steps, size_t count, const py::object& result) {
   if (!starts()) {
-    for (Step& step : steps) {
-      RunWithoutGil([&] { return step.kept->plan->Run(&communicator(), step.tensors); });
-      if (step.after) step.after();
+    for (Step* step = steps; step != steps + count; ++step) {
+      RunWithoutGil([&] { return step->kept->plan->Run(&communicator(), step->tensors); });
+      if (step->after) step->after();
     }
     return result;
   }
-  const char* const name = steps[0].kept->plan->method();
+  const char* const name = steps->kept->plan->method();
   std::vector<CoreStep> queued;
   std::vector<Object> keep;
   std::vector<std::function<void()>> afters;
-  for (Step& step : steps) {
-    const auto& plan = step.kept->plan;
-    queued.push_back([plan, tensors = std::move(step.tensors)](Communicator& group) {
+  for (Step* step = steps; step != steps + count; ++step) {
+    const auto& plan = step->kept->plan;
+    queued.push_back([plan, tensors = std::move(step->tensors)](Communicator& group) {
       return plan->Run(&group, tensors);
     });
-    keep.insert(keep.end(), step.keep.begin(), step.keep.end());
-    if (step.after) afters.push_back(std::move(step.after));
+    keep.insert(keep.end(), step->keep.begin(), step->keep.end());
+    if (step->after) afters.push_back(std::move(step->after));
   }
   MakeResultOf make = [result](const std::vector<int>& /*sources*/) { return result; };
   if (!afters.empty()) {

@@ -69,10 +69,12 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
 
     PlainCall call;
     Operand x;
-    std::string label = "out";  // of the result, in messages
-    Object out;                 // null or None: new memory
+    std::string item;  // what messages call the result of a list's tensor
+    Object out;        // null or None: new memory
     CallStream stream;
     Object result;
+
+    const char* label() const { return item.empty() ? "out" : item.c_str(); }
   };
   // A call of the core that is ready: its plan and its tensors; what these point at; and what
   // follows it, if anything.
@@ -88,23 +90,25 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   void Refusing(const char* name, const Work& work) const;
 
   Object Collective(PlainCall::Method method, const Arguments& given);
+  Object GatherList(const Arguments& given);
   Object ScatterV(const Arguments& given);
   Object Multiply(PlainCall::Method method, const Arguments& given);
 
-  void ReadX(const std::string& label, const Object& value, const Object& dim, Part* part) const;
+  void ReadX(const char* label, const Object& value, const Object& dim, Part* part) const;
   void ReadOne(const Arguments& given, Part* part) const;
   void ReadList(const Arguments& given, std::vector<Part>* parts) const;
-  void ReadNumbers(const Arguments& given, std::vector<Part>* parts) const;
-  void Ask(std::vector<Part>* parts);
+  void ReadNumbers(const Arguments& given, Part* parts, size_t count) const;
+  void Ask(Part* parts, size_t count);
   Operand Join(const Arguments& given, Part* part) const;
   std::shared_ptr<PlainCalls::Kept> Plan(const PlainCall& call);
   static Object ResultOf(const PlainCall& call, const Operand& like, const PlainCalls::Kept& kept);
   Step StepOf(Part* part);
   std::function<void()> Arrange(const Part& part, const Rows& rows, Operand* source,
                                 Operand* target, CallStream* stream) const;
-  Step Ready(Part* part, std::shared_ptr<PlainCalls::Kept> kept, const Operand& source,
-             const Operand& target, Step step = {}) const;
-  Object Run(std::vector<Step> steps, const Object& result);
+  // Fills in the step, but for what a product adds before.
+  void Ready(Part* part, std::shared_ptr<PlainCalls::Kept> kept, const Operand& source,
+             const Operand& target, Step* step) const;
+  Object Run(Step* steps, size_t count, const Object& result);
   Object InTurn(const char* name, std::function<Object(PlainLevel&)> call);
 
   std::shared_ptr<PlainCalls> calls_;
