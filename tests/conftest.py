@@ -29,7 +29,8 @@ def pytest_configure() -> None:
     factor()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell starts what ends in &
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ["COLLOPS_TEST_RUN"] = RUN
+    # No name of a library's, which benchmarks keep from their programs.
+    os.environ["PYTEST_RUN_ID"] = RUN
     descriptor = os.memfd_create(RUN)
     os.truncate(descriptor, mmap.PAGESIZE)
     MARKS.append(mmap.mmap(descriptor, mmap.PAGESIZE))

@@ -66,8 +66,6 @@ _DROPPED = (
     *("COLLOPS_", "MALLOC_", "LD_PRELOAD", "OMPI_", "OPAL_", "PMIX_", "PRTE_", "I_MPI_"),
     *("FI_", "UCX_", "HYDRA_", "MPIR_", "MPICH_", "PMI_", "OMP_"),
 )
-# By this one the tests know what a launch has left behind.
-_KEPT = ("COLLOPS_TEST_RUN",)
 _BUILD_S, _LAUNCH_S, _ASK_S = 1800, 600.0, 30
 _LOOK_S = 1.0  # rarely, because a look takes time from the ranks
 _LAST_LINES = 5
@@ -115,11 +113,7 @@ class Peer:
 
     def environment(self, ranks: int) -> dict[str, str]:
         """All environment variables of the ranks."""
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name in _KEPT or not name.startswith(_DROPPED)
-        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
         return {**kept, **(self.mpi.variables(ranks) if self.mpi else {}), **self.settings}
 
     def record(self, ranks: list[int]) -> Row:
