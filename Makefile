@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions sanitize fuzz soak cross-arm64 bench wheel check format build clean
+.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -61,6 +61,10 @@ fuzz: ## run the hypothesis tests with 20 times the examples, the C++ readers wi
 soak: ## make random calls of all kinds under delays for 10 minutes (ARGS="--seconds 120 --seed 7")
 	@$(SETUP) package test
 	@$(RUN) tests/soak/soak.py $(ARGS)
+
+mutants: ## do the tests find 40 faults? (ARGS=build, then ARGS=run; hours: see CONTRIBUTING.md)
+	@$(SETUP) package test torch ucx
+	@$(RUN) tools/mutants.py $(ARGS)
 
 cross-arm64: ## compile for arm64 and run tests under qemu
 	@$(SETUP) package test
