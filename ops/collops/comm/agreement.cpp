@@ -194,8 +194,8 @@ std::string Agreement::EncodedName(const int64_t* encoded) {
 
 std::vector<int64_t> Agreement::EncodedList(const int64_t* encoded, int number, int rank_size) {
   const int64_t* list = encoded + kFirstList + number * ListWords(rank_size);
-  const int64_t said = list[1];  // read once: the peer may change it
-  const int64_t count = Listed(std::clamp<int64_t>(said, 0, rank_size));
+  const int64_t claimed = list[1];  // read once: the peer may change it
+  const int64_t count = Listed(std::clamp<int64_t>(claimed, 0, rank_size));
   return std::vector<int64_t>(list + kListHead, list + kListHead + count);
 }
 

@@ -15,19 +15,11 @@ inline const double kTimeoutS = check::Patience(30);
 // Ranks 0 and 1 on host 0, 2 and 3 on host 1.
 const HostOf kTwoByTwo = {0, 0, 1, 1};
 
-// Whether ranks stay until all are done: frames of a broken connection are sent again, which only a
-// live rank can do.
-enum class Stay { kNo, kUntilAllAreDone };
-
-inline bool RunCase(Hosts& hosts, const Case& test, int variant, Stay stay = Stay::kNo) {
+inline bool RunCase(Hosts& hosts, const Case& test, int variant) {
   const int before = check::Failures();
   std::memset(static_cast<void*>(&Shared()), 0, sizeof(Common));
-  std::atomic<int> done{0};
-  OnHosts(hosts, test.timeout_s, [&](int rank, Communicator& comm) {
-    test.body(rank, variant, comm);
-    ++done;
-    if (stay == Stay::kUntilAllAreDone) AwaitCount(done, hosts.size());
-  });
+  OnHosts(hosts, test.timeout_s,
+          [&](int rank, Communicator& comm) { test.body(rank, variant, comm); });
   ExpectOneText(hosts.size());
   if (check::Failures() == before) return true;
   std::printf("  in: %s, variant %d\n", test.name, variant);

@@ -1,5 +1,5 @@
-// A bridge between two boards of one process: two queues, with delays, broken connections and a
-// watcher that can be stopped.
+// A bridge between two boards of one process: two queues, with delays and a watcher that can be
+// stopped.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 struct Faults {
   int most_delay_us = 0;    // largest random delay of a frame
-  int breaks_after = 0;     // frames between two breaks of the connection; 0: none
   size_t most_frames = 64;  // capacity of each direction
 };
 
@@ -55,7 +54,6 @@ class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
     const std::lock_guard<std::mutex> lock(mutex_);
     ways_[1 - host].frames.push_back({frame, Clock::now()});
   }
-  int breaks() const { return static_cast<int>(joined_); }
   // Frames that were sent, in both directions.
   int sent() const { return sent_.load(); }
 
@@ -75,15 +73,6 @@ class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
     changed_.wait(lock, [&] { return !stopped_[host]; });
     return lock;
   }
-  // Frames under way are lost in both directions.
-  void Break() {
-    ++joined_;
-    since_break_ = 0;
-    for (Way& way : ways_) {
-      way.frames.clear();
-      collops::control::RingDoorbell(way.doorbell.get());
-    }
-  }
 
   const Faults faults_;
   std::mutex mutex_;
@@ -93,8 +82,6 @@ class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
   bool stopped_[2] = {};
   bool cut_ = false;
   bool closed_[2] = {};  // its watcher has sent all and closed
-  int since_break_ = 0;
-  std::atomic<uint64_t> joined_{0};
   std::atomic<int> sent_{0};
 };
 
@@ -112,20 +99,17 @@ class Bridge : public collops::control::Bridge {
     Link::Way& way = link_->ways_[host];
     if (link_->cut_ || way.frames.size() >= link_->faults_.most_frames) return false;
     ++link_->sent_;
-    if (joined_ != link_->joined_) return true;  // lost: this end has not noticed the break yet
     const int most = link_->faults_.most_delay_us;
     const auto delay = std::chrono::microseconds(most == 0 ? 0 : link_->random_() % most);
     Clock::time_point due = Clock::now() + delay;
     if (!way.frames.empty()) due = std::max(due, way.frames.back().due);
     way.frames.push_back({frame, due});
     collops::control::RingDoorbell(way.doorbell.get());
-    if (++link_->since_break_ == link_->faults_.breaks_after) link_->Break();
     return true;
   }
 
   bool Take(int* host, Frame* frame) override {
     const auto lock = link_->Enter(host_);
-    joined_ = link_->joined_;
     Link::Way& way = link_->ways_[host_];
     uint64_t rung = 0;
     // A later frame rings again. Until a frame is due, the watcher polls.
@@ -138,7 +122,6 @@ class Bridge : public collops::control::Bridge {
     return true;
   }
 
-  uint64_t Joined(int) const override { return joined_; }
   std::string WhyLost(int) const override { return "it was cut"; }
   bool Lost(int host) const override {
     const auto lock = link_->Enter(host_);
@@ -153,7 +136,6 @@ class Bridge : public collops::control::Bridge {
  private:
   std::shared_ptr<Link> link_;
   int host_;
-  uint64_t joined_ = 0;  // as this end knows it
 };
 
 inline std::unique_ptr<collops::control::Bridge> Link::EndOf(int host) {

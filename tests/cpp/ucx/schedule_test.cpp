@@ -305,3 +305,18 @@ TEST(ScratchMemoryGrowsWithTheSlices) {
   uneven[0] = 1 << 22;
   EXPECT_TRUE(rings(uneven) < all_long);
 }
+
+// The plans of the last call serve the next one of the same counts and elements only.
+TEST(ACallOfTheSameCountsIsNotPlannedAgain) {
+  const HostMap hosts = Hosts(Blocks(2, 4));
+  const ReductionElements sums = ElementsOf(DType::kFloat32, ReduceOp::kSum);
+  const ReductionElements most = ElementsOf(DType::kFloat32, ReduceOp::kMax);
+  const std::vector<int64_t> long_ones(8, 1 << 16), short_ones(8, 1);
+  collops::ucx::KnownPlans known;
+  const auto first = known.For(hosts, long_ones.data(), sums);
+  EXPECT_EQ(first->size(), 8U);
+  EXPECT_TRUE(known.For(hosts, long_ones.data(), sums) == first);
+  const auto second = known.For(hosts, long_ones.data(), most);
+  EXPECT_TRUE(second->front().element_bytes < first->front().element_bytes);
+  EXPECT_EQ(known.For(hosts, short_ones.data(), most)->size(), 0U);
+}

@@ -199,9 +199,9 @@ Status Endpoint::FindLossAmong(const std::vector<int>& ranks, bool also_left) co
   return Ok();
 }
 
-Status Endpoint::FindDeparture(int rank, bool* said) const {
+Status Endpoint::FindDeparture(int rank, bool* left) const {
   if (rank == rank_ || !HasLeft(rank)) return Ok();
-  *said = board_.member(rank).left.load(std::memory_order_acquire) != 0;
+  *left = board_.member(rank).left.load(std::memory_order_acquire) != 0;
   return Lost(rank);
 }
 

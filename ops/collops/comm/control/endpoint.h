@@ -119,8 +119,8 @@ class Endpoint {
   // left.
   Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;
 
-  // As FindLoss(), for one rank in its pair lane. `said`: the rank has closed its communicator.
-  Status FindDeparture(int rank, bool* said) const;
+  // As FindLoss(), for one rank in its pair lane. `left`: the rank has closed its communicator.
+  Status FindDeparture(int rank, bool* left) const;
 
   // A rank of another host: its state here is what its watcher has sent.
   bool IsRemote(int rank) const {

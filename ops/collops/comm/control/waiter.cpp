@@ -53,10 +53,10 @@ Status Waiter::Look() {
 }
 
 void Waiter::TellWaiting() {
-  if (told_waiting_) return;
+  if (waiting_printed_) return;
   if (!silence_) silence_ = Deadline::After(kSilentS);
   if (!silence_->Passed()) return;
-  told_waiting_ = true;
+  waiting_printed_ = true;
   Log(LogLevel::kWarning, Concat("collops: rank ", endpoint_->rank(), ": ", CallText(name_, step_),
                                  ": waiting for ", endpoint_->DescribeLate(step_)));
 }

@@ -156,7 +156,7 @@ class Waiter {
   std::optional<Deadline>* deadline_;
   Spins* spins_;  // outlives the steps
   std::optional<Deadline> silence_;
-  bool told_waiting_ = false;
+  bool waiting_printed_ = false;
 };
 
 }  // namespace collops::control

@@ -459,13 +459,13 @@ Status Messenger::Look(Goal* goal, LaneLock* lane_lock) {
 void Messenger::FindLosses() {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (!lane_.WaitsFor(r)) continue;
-    bool said = false;
-    Status loss = endpoint_->FindDeparture(r, &said);
+    bool left = false;
+    Status loss = endpoint_->FindDeparture(r, &left);
     const Status cut = loss.ok() && !lane_.Rings(r) ? remote_->Loss(r) : Ok();
     if (!cut.ok()) {
       loss = Error(cut.code(), endpoint_->Who(r), " is lost: ", cut.message());
     }
-    const auto departure = said ? PairLane::Departure::kLeft : PairLane::Departure::kEnded;
+    const auto departure = left ? PairLane::Departure::kLeft : PairLane::Departure::kEnded;
     if (!loss.ok()) lane_.Lose(r, departure, loss);
   }
 }

@@ -187,7 +187,7 @@ bool PairLane::Move() {
 
 // Heads first: a peer waits for the answer to them.
 bool PairLane::PollPeer(int rank) {
-  Peer& peer = at(rank);
+  PeerQueues& peer = at(rank);
   bool moved = !peer.verdicts.empty() && AnswerOn(rank);
   if (failure_.ok() && !peer.taking.empty()) moved = TakeOn(rank) || moved;
   if (failure_.ok() && peer.receiving) moved = ReceiveOn(rank) || moved;
@@ -200,7 +200,7 @@ bool PairLane::PollPeer(int rank) {
 
 WireStep PairLane::PostOne(OpenTransfer* open) {
   const Transfer& transfer = open->transfer;
-  Peer& to = at(transfer.peer);
+  PeerQueues& to = at(transfer.peer);
   Envelope& envelope = sent_head_;
   envelope.number = to.last_number + 1;
   envelope.refusal = open->refuses();
@@ -234,7 +234,7 @@ bool PairLane::PostQueued(int rank) {
 }
 
 bool PairLane::ReadVerdicts(int rank) {
-  Peer& to = at(rank);
+  PeerQueues& to = at(rank);
   bool moved = false;
   Verdict& verdict = verdict_;
   while (!to.sent.empty() && failure_.ok()) {
@@ -250,7 +250,7 @@ bool PairLane::ReadVerdicts(int rank) {
 
 // False for a verdict that no correct receiver gives.
 bool PairLane::Judge(int rank, const Verdict& verdict) {
-  Peer& to = at(rank);
+  PeerQueues& to = at(rank);
   const auto found = std::lower_bound(
       to.sent.begin(), to.sent.end(), verdict.number,
       [](const OpenTransfer* sent, uint64_t number) { return sent->number < number; });
@@ -325,7 +325,7 @@ PairLane::Head* PairLane::FindHead(const Transfer& transfer, int* source) {
 }
 
 bool PairLane::ReadHeads(int rank) {
-  Peer& from = at(rank);
+  PeerQueues& from = at(rank);
   bool moved = false;
   while ((from_any_ > 0 || from.wanted > 0) && failure_.ok() &&
          Moved(rank, from.route.wire->NextEnvelope(from.route.peer, &read_head_))) {
@@ -412,14 +412,14 @@ bool PairLane::TakeOn(int rank) {
 }
 
 void PairLane::GoOn(int rank) {
-  Peer& from = at(rank);
+  PeerQueues& from = at(rank);
   if (from.receiving || from.waiting.empty()) return;
   from.receiving = true;
   Answer(rank, {from.waiting.front().envelope.number, Verdict::kGo, {}});
 }
 
 bool PairLane::ReceiveOn(int rank) {
-  Peer& from = at(rank);
+  PeerQueues& from = at(rank);
   OpenTransfer* const open = from.waiting.front().open;
   const Transfer& receive = open->transfer;
   if (open->moved != receive.bytes) {
@@ -446,7 +446,7 @@ void PairLane::FinishTaken(OpenTransfer* open, int rank) {
 
 // Posts a verdict, now or when there is room for it.
 void PairLane::Answer(int rank, Verdict&& verdict) {
-  Peer& from = at(rank);
+  PeerQueues& from = at(rank);
   if (from.verdicts.empty() &&
       Moved(rank, from.route.wire->PostVerdict(from.route.peer, verdict))) {
     return;
@@ -457,7 +457,7 @@ void PairLane::Answer(int rank, Verdict&& verdict) {
 }
 
 bool PairLane::AnswerOn(int rank) {
-  Peer& from = at(rank);
+  PeerQueues& from = at(rank);
   bool moved = false;
   while (!from.verdicts.empty() && failure_.ok() &&
          Moved(rank, from.route.wire->PostVerdict(from.route.peer, from.verdicts.front()))) {
@@ -469,7 +469,7 @@ bool PairLane::AnswerOn(int rank) {
 }
 
 void PairLane::Lose(int rank, Departure departure, const Status& why) {
-  Peer& peer = at(rank);
+  PeerQueues& peer = at(rank);
   if (!failure_.ok() || (peer.gone && peer.departure == departure)) return;
   if (!peer.gone) ++num_gone_;
   peer.gone = true;
@@ -512,11 +512,11 @@ void PairLane::ForgetReceives(int rank) {
 // The first loss that a transfer cannot survive; null if there is none.
 const Status* PairLane::LossOf(const OpenTransfer& open) const {
   if (open.needed() != kAnySource) {
-    const Peer& peer = at(open.needed());
+    const PeerQueues& peer = at(open.needed());
     return peer.gone ? &peer.loss : nullptr;
   }
   const Status* last = nullptr;
-  for (const Peer& peer : peers_) {
+  for (const PeerQueues& peer : peers_) {
     if (!peer.gone) continue;
     if (peer.departure == Departure::kEnded) return &peer.loss;
     last = &peer.loss;
@@ -526,7 +526,7 @@ const Status* PairLane::LossOf(const OpenTransfer& open) const {
 
 // Whether a rank that is gone may have sent this transfer something that is still under way.
 bool PairLane::SomethingMayArrive(const OpenTransfer& open) const {
-  const auto may_arrive = [](const Peer& peer) {
+  const auto may_arrive = [](const PeerQueues& peer) {
     return peer.gone && peer.route.wire->MayArrive(peer.route.peer);
   };
   return open.needed() == kAnySource ? std::any_of(peers_.begin(), peers_.end(), may_arrive)

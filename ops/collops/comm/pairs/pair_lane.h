@@ -93,7 +93,7 @@ class PairLane {
     OpenTransfer* open;
     Envelope envelope;
   };
-  struct Peer {
+  struct PeerQueues {
     PairWires::Route route;
     bool busy = false;  // it is in busy_
 
@@ -121,8 +121,8 @@ class PairLane {
     }
   };
 
-  Peer& at(int rank) { return peers_[static_cast<size_t>(rank)]; }
-  const Peer& at(int rank) const { return peers_[static_cast<size_t>(rank)]; }
+  PeerQueues& at(int rank) { return peers_[static_cast<size_t>(rank)]; }
+  const PeerQueues& at(int rank) const { return peers_[static_cast<size_t>(rank)]; }
   int rank_size() const { return static_cast<int>(peers_.size()); }
   void MarkBusy(int rank) {
     if (!at(rank).busy) busy_.push_back(rank);
@@ -182,8 +182,8 @@ class PairLane {
   PairWire* remote_;
   control::Endpoint* endpoint_;
   Status failure_;  // not ok: the lane has ended with this error
-  std::vector<Peer> peers_;
-  std::vector<int> busy_;  // ranks whose Peer is not idle, and some idle ones
+  std::vector<PeerQueues> peers_;
+  std::vector<int> busy_;  // ranks whose PeerQueues is not idle, and some idle ones
   OpenTransfer* first_open_ = nullptr;
   OpenTransfer* last_open_ = nullptr;
   int num_open_ = 0;  // including refusals

@@ -123,8 +123,8 @@ Status StreamCommunicator::MeetOnce(const char* name) {
   if (met.ok()) control().MarkMet();
   if (met.ok() && EndsByAbort() && !std::exchange(is_watched_, true)) Watch(this);
   // Rank 0 may fail before the others hear of this rank.
-  const bool told = !control().has_board() || control().step_number() != step;
-  return met.ok() || told ? met : Decline(name, met);
+  const bool others_know = !control().has_board() || control().step_number() != step;
+  return met.ok() || others_know ? met : Decline(name, met);
 }
 
 // Tells the other ranks why this rank refuses: in the exchange of first contact, later in the
@@ -142,8 +142,8 @@ Status StreamCommunicator::DoRefuse(const char* name, const Status& reason) {
 }
 
 Status StreamCommunicator::Decline(const char* name, const Status& reason) {
-  const Status told = DoRefuse(name, reason);
-  if (!told.ok()) static_cast<void>(control().Fail(told, control().step_number()));
+  const Status refused = DoRefuse(name, reason);
+  if (!refused.ok()) static_cast<void>(control().Fail(refused, control().step_number()));
   return control().KeepGroupAfter(reason);
 }
 
@@ -235,8 +235,8 @@ Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s) {
   const double age_s = calls_.KnownAge();
   std::string name;
   {
-    const std::lock_guard<std::mutex> lock(told_mutex_);
-    name = told_ahead_;
+    const std::lock_guard<std::mutex> lock(shown_mutex_);
+    name = shown_ahead_;
   }
   const bool is_known = age_s > 0 || InLibraryS() > 0;
   if (name.empty()) name = is_known ? "an earlier call" : "a call that a graph replays";
@@ -260,8 +260,8 @@ bool StreamCommunicator::Hurts(const std::optional<double>& waiting_s) const {
   const Clock::duration lasted = Clock::now() - *trouble_since_;
   const bool has_lasted = lasted > kAnswers;
   if (calls_.KnownAge() > 0 || InLibraryS() > 0) {
-    const std::lock_guard<std::mutex> lock(told_mutex_);
-    return has_lasted || (calls_.KnownAge() > 0 && told_ > *trouble_since_);
+    const std::lock_guard<std::mutex> lock(shown_mutex_);
+    return has_lasted || (calls_.KnownAge() > 0 && shown_at_ > *trouble_since_);
   }
   // A rank that has just left may have ended its part of a replay that is still at work here.
   return has_lasted && calls_.has_graphs();
@@ -296,9 +296,9 @@ void StreamCommunicator::Ask() {
   });
   if (broken.ok()) broken = reached;
   if (!broken.ok() && !control().failed()) control().EndAll(broken);
-  const std::lock_guard<std::mutex> told(told_mutex_);
-  told_ahead_ = std::move(ahead);
-  told_ = begin;
+  const std::lock_guard<std::mutex> shown(shown_mutex_);
+  shown_ahead_ = std::move(ahead);
+  shown_at_ = begin;
 }
 
 void StreamCommunicator::OnLeave() {

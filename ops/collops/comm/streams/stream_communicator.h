@@ -342,9 +342,9 @@ class StreamCommunicator : public BackendCommunicator {
   bool is_watched_ = false;
   std::optional<Clock::time_point> trouble_since_;  // of Look()
   // What Ask() has found last, and when it began.
-  mutable std::mutex told_mutex_;
-  std::string told_ahead_;
-  Clock::time_point told_;
+  mutable std::mutex shown_mutex_;
+  std::string shown_ahead_;
+  Clock::time_point shown_at_;
   MessagesUnderWay under_way_;
   std::set<uint64_t> prepared_;  // the keys of PrepareTogether()
   std::unique_ptr<kernels::StreamCompute> compute_;

@@ -295,7 +295,7 @@ Status PlainCalls::Ask(const std::vector<const PlainCall*>& tensors, const Rows&
   return QuestionOf(tensors)->Run(communicator_.get(), mine, all);
 }
 
-Status PlainCalls::Tell(const PlainCall& call, const std::string& text, std::string* told) {
+Status PlainCalls::Tell(const PlainCall& call, const std::string& text, std::string* received) {
   constexpr size_t kMost = 1024;
   const int size = communicator_->size();
   Status check = CheckBeforeAsking(call, communicator_->rank(), size);
@@ -315,8 +315,8 @@ Status PlainCalls::Tell(const PlainCall& call, const std::string& text, std::str
       .EqualList("sizes", call.sizes->data(), size)
       .InPlainWords(call.name(), 1);
   COLLOPS_RETURN_IF_ERROR(communicator_->Share(agreement, mine.data(), kMost, all.data()));
-  const char* const said = all.data() + static_cast<size_t>(call.root) * kMost;
-  told->assign(said, strnlen(said, kMost));
+  const char* const sent = all.data() + static_cast<size_t>(call.root) * kMost;
+  received->assign(sent, strnlen(sent, kMost));
   return Ok();
 }
 

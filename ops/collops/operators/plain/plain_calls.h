@@ -37,7 +37,7 @@ class PlainCalls {
   // other ranks what is wrong here.
   Status Ask(const std::vector<const PlainCall*>& tensors, const Rows& mine, Rows* all);
   // The root's text on every rank of a scatterv.
-  Status Tell(const PlainCall& call, const std::string& text, std::string* told);
+  Status Tell(const PlainCall& call, const std::string& text, std::string* received);
 
  private:
   class Question;

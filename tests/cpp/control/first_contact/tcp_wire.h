@@ -103,7 +103,6 @@ class End : public collops::control::Bridge {
     }
     return false;
   }
-  uint64_t Joined(int host) const override { return bridge_.Joined(host); }
   bool Lost(int host) const override {
     wire_->Enter(host_);
     const auto held = held_.find(host);

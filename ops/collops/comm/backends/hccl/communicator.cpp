@@ -350,8 +350,8 @@ Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
     const bool must = !control().has_board() || handle_->is_from_table();
     if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
     if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
-    const Status said = InCall("split", status);
-    return status.code() == ERROR_UNSUPPORTED ? control().KeepGroupAfter(said) : said;
+    const Status ended = InCall("split", status);
+    return status.code() == ERROR_UNSUPPORTED ? control().KeepGroupAfter(ended) : ended;
   });
 }
 

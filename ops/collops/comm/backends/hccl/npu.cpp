@@ -268,8 +268,8 @@ const char* Name(StreamStep::Kind kind) {
 
 Status InAclnn(const Api& api, AclnnStatus status, StreamStep::Kind kind) {
   if (status == kAclnnInvalid) {
-    const Status said = ToStatus(api, AclError{status}, Name(kind));
-    return Error(ERROR_UNSUPPORTED, said.message());
+    const Status invalid = ToStatus(api, AclError{status}, Name(kind));
+    return Error(ERROR_UNSUPPORTED, invalid.message());
   }
   return ToStatus(api, AclError{status}, Name(kind));
 }

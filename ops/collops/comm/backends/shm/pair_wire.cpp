@@ -124,7 +124,7 @@ WireStep ShmPairWire::Broken(int rank, const std::string& what) {
 
 WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const void* data,
                                    int64_t bytes) {
-  Peer& to = peer(rank);
+  PeerState& to = peer(rank);
   const ReceiverLine& theirs = layout_.receiver_line(rank_, rank);
   if (!HasRoom(to.posted, kPairSlots, theirs.envelopes_read, &to.free_up_to)) {
     if (to.free_up_to <= to.posted) return WireStep::kNone;
@@ -194,7 +194,7 @@ Status ShmPairWire::Locate(int rank, const WindowSpot& spot, int64_t bytes, uint
 }
 
 WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
-  Peer& to = peer(rank);
+  PeerState& to = peer(rank);
   const uint64_t next = to.verdicts_read + 1;
   const VerdictSlot& slot = layout_.receiver_line(rank_, rank).verdicts[next % kPairSlots];
   const uint64_t stamp = Look(slot.stamp);
@@ -213,7 +213,7 @@ WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
 }
 
 // The ring of this pair, allocated and announced at its first use.
-WireStep ShmPairWire::MakeRing(int rank, Peer* to) {
+WireStep ShmPairWire::MakeRing(int rank, PeerState* to) {
   if (to->ring == nullptr) {
     fault_ = mailbox_->table().Allocate(kPairRingBytes, &to->ring);
     if (!fault_.ok()) return WireStep::kBroken;
@@ -222,18 +222,18 @@ WireStep ShmPairWire::MakeRing(int rank, Peer* to) {
     to->ring_id = spot.id;
   }
   uint64_t mails = 0;
-  const WireStep told = Announce(to->ring_id, &mails);
-  if (told == WireStep::kBroken) return told;
+  const WireStep announced = Announce(to->ring_id, &mails);
+  if (announced == WireStep::kBroken) return announced;
   SenderLine& line = layout_.sender_line(rank_, rank);
   WritePlace(&line.ring_mails, mails);
   WritePlace(&line.ring_window, to->ring_id);
-  to->ring_told = told == WireStep::kDone;
-  return told;
+  to->ring_announced = announced == WireStep::kDone;
+  return announced;
 }
 
 WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_t* sent) {
-  Peer& to = peer(rank);
-  if (!to.ring_told) {
+  PeerState& to = peer(rank);
+  if (!to.ring_announced) {
     const WireStep step = MakeRing(rank, &to);
     if (step != WireStep::kDone) return step;
   }
@@ -256,7 +256,7 @@ WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_
 }
 
 WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   const uint64_t next = from.slots.read + 1;
   EnvelopeSlot& slot = layout_.envelope(rank, rank_, next);
   const uint64_t number = Look(slot.number);
@@ -283,7 +283,7 @@ WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
 
 BodyStep ShmPairWire::TakeBody(int rank, const Envelope& envelope, void* data, int64_t bytes,
                                int64_t* taken) {
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   switch (envelope.head.form) {
     case kInline:
       if (bytes > layout_.inline_bytes()) break;
@@ -320,13 +320,13 @@ BodyStep ShmPairWire::TakeWindow(int rank, const BodyPlace& place, void* data, i
 }
 
 void ShmPairWire::DropBody(int rank, const Envelope& envelope) {
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   if (envelope.head.form == kInline && envelope.number > from.slots.released) {
     from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
   }
 }
 
-bool ShmPairWire::NoteVerdictsSeen(int rank, Peer* from, uint64_t count) {
+bool ShmPairWire::NoteVerdictsSeen(int rank, PeerState* from, uint64_t count) {
   if (count > from->verdicts) {
     Broken(rank, Concat(count, " verdicts read of ", from->verdicts));
     return false;
@@ -336,7 +336,7 @@ bool ShmPairWire::NoteVerdictsSeen(int rank, Peer* from, uint64_t count) {
 }
 
 WireStep ShmPairWire::PostVerdict(int rank, const Verdict& verdict) {
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   const SenderLine& theirs = layout_.sender_line(rank, rank_);
   if (!HasRoom(from.verdicts, kPairSlots, theirs.verdicts_read, &from.verdicts_seen)) {
     if (from.verdicts_seen <= from.verdicts) return WireStep::kNone;
@@ -356,7 +356,7 @@ WireStep ShmPairWire::PostVerdict(int rank, const Verdict& verdict) {
 }
 
 WireStep ShmPairWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* received) {
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   const SenderLine& theirs = layout_.sender_line(rank, rank_);
   const int64_t chunk_bytes = ChunkBytes(bytes);
   const uint64_t unread = UnreadForReceiver(theirs.chunks_written, from.chunks_read);

@@ -244,14 +244,14 @@ class ShmPairWire : public PairWire {
 
  private:
   // State for one peer: first as its sender, then as its receiver.
-  struct Peer {
+  struct PeerState {
     uint64_t posted = 0;         // envelopes to the peer
     uint64_t free_up_to = 0;     // of these, how many slots are free again, as last read
     uint64_t verdicts_read = 0;  // of the peer's verdicts
     uint64_t chunks_written = 0;
     std::shared_ptr<Window> ring;  // of chunks to the peer
     uint32_t ring_id = 0;
-    bool ring_told = false;
+    bool ring_announced = false;
 
     SlotsRead<kPairSlots> slots;  // of the peer's envelopes
     uint64_t verdicts = 0;        // posted to the peer
@@ -267,12 +267,12 @@ class ShmPairWire : public PairWire {
   // peer's have arrived. All numbers come from the peer; a range outside the window is an error.
   Status Locate(int rank, const WindowSpot& spot, int64_t bytes, uint64_t mails,
                 const std::byte** data);
-  bool NoteVerdictsSeen(int rank, Peer* peer, uint64_t count);
-  WireStep MakeRing(int rank, Peer* peer);
+  bool NoteVerdictsSeen(int rank, PeerState* peer, uint64_t count);
+  WireStep MakeRing(int rank, PeerState* peer);
   BodyStep TakeWindow(int rank, const BodyPlace& place, void* data, int64_t bytes, int64_t* taken);
   WireStep Broken(int rank, const std::string& what);
 
-  Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
+  PeerState& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
   PairLayout layout_;
   control::Endpoint* endpoint_;
@@ -282,7 +282,7 @@ class ShmPairWire : public PairWire {
   // The window that was located last: it is mapped while the wire copies from it, although the
   // group lane may read the mail that the peer has freed it.
   control::Segment located_;
-  std::vector<Peer> peers_;
+  std::vector<PeerState> peers_;
   PeerCopy peer_copy_;
   uint64_t texts_ = 0;  // written by this rank
   Status fault_;

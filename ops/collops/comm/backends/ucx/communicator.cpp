@@ -126,7 +126,8 @@ Status UcxCommunicator::DoAllGatherV(const AllGatherVCall& call) {
 }
 
 Status UcxCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  const Status status = RunStep(*call.agreement, MakeReduceScatterV(link_.get(), call, &scratch_));
+  const Status status =
+      RunStep(*call.agreement, MakeReduceScatterV(link_.get(), call, &plans_, &scratch_));
   scratch_.Trim();  // UCX has nothing of it any more
   return status;
 }

@@ -169,7 +169,7 @@ std::unique_ptr<CrossHostCall> MakeExchangeV(Link* link, const ExchangeVCall& ca
 // In rank order. Every rank of another host sends its slice or, where that moves fewer bytes, the
 // hosts pass on a running sum. `scratch` must outlive it.
 std::unique_ptr<CrossHostCall> MakeReduceScatterV(Link* link, const ReduceScatterVCall& call,
-                                                  Scratch* scratch);
+                                                  KnownPlans* plans, Scratch* scratch);
 // CPU ranks on several hosts: UCX between hosts, shared memory inside each. Control compares every
 // call over the connections of the hosts. Thread-safety and waiting as in Communicator.
 class UcxCommunicator : public BackendCommunicator {
@@ -199,7 +199,8 @@ class UcxCommunicator : public BackendCommunicator {
   // Set once first contact is complete.
   std::unique_ptr<Link> link_;
   std::unique_ptr<MessageWires> pair_wires_;
-  Scratch scratch_;               // of ReduceScatterV
+  KnownPlans plans_;  // of ReduceScatterV, as scratch_
+  Scratch scratch_;
   std::recursive_mutex closing_;  // recursive: a signal handler of the thread may close, too
 };
 

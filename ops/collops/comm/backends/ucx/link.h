@@ -94,7 +94,7 @@ class RemoteWire : public PairWire {
 
  private:
   // State for one peer: first as its sender, then as its receiver. UCX has pointers into it.
-  struct Peer {
+  struct PeerState {
     uint64_t posted = 0;  // envelopes to the peer
     uint64_t read = 0;    // of these, how many it has read, as it has said
     ReplyFrame reply = {};
@@ -104,8 +104,8 @@ class RemoteWire : public PairWire {
     uint64_t going = 0;         // the message that got kGo; 0: none, or its body has left
     std::optional<OutgoingChunks> outgoing;
 
-    uint64_t taken = 0;  // of the peer's envelopes
-    uint64_t told = 0;   // of these, how many the peer knows to be read
+    uint64_t taken = 0;     // of the peer's envelopes
+    uint64_t credited = 0;  // of these, how many the peer knows to be read
     std::vector<std::byte> envelope;
     Request envelope_request;
     bool awaits_envelope = false;
@@ -123,20 +123,20 @@ class RemoteWire : public PairWire {
     Request request;
   };
 
-  Peer& peer(int rank);
+  PeerState& peer(int rank);
   WireStep Broken(int rank, const std::string& what);
   // For an error of the worker: a peer that is lost is the group's to report.
   WireStep Failed(int rank, const Status& status);
   WireStep SendSmall(int rank, int stream, std::vector<std::byte> bytes);
   WireStep SendReply(int rank, uint32_t kind, uint64_t number, const std::string& text);
   // kDone: a reply has come; credits are used up here.
-  WireStep ReadReply(int rank, Peer* to);
-  WireStep AwaitEnvelope(int rank, Peer* from);
-  WireStep Open(int rank, Peer* from, Envelope* envelope);
+  WireStep ReadReply(int rank, PeerState* to);
+  WireStep AwaitEnvelope(int rank, PeerState* from);
+  WireStep Open(int rank, PeerState* from, Envelope* envelope);
 
   Worker* worker_;  // null once abandoned
   int rank_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // those that messages went to or came from
+  std::vector<std::unique_ptr<PeerState>> peers_;  // those that messages went to or came from
   std::list<Unsent> unsent_;
   bool used_ = false;  // since the last flush
   Status fault_;

@@ -33,9 +33,9 @@ int64_t Moved(int64_t chunks, int64_t bytes) {
 RemoteWire::RemoteWire(Worker* worker, int rank, int rank_size)
     : worker_(worker), rank_(rank), peers_(static_cast<size_t>(rank_size)) {}
 
-RemoteWire::Peer& RemoteWire::peer(int rank) {
-  std::unique_ptr<Peer>& state = peers_[static_cast<size_t>(rank)];
-  if (state == nullptr) state = std::make_unique<Peer>();
+RemoteWire::PeerState& RemoteWire::peer(int rank) {
+  std::unique_ptr<PeerState>& state = peers_[static_cast<size_t>(rank)];
+  if (state == nullptr) state = std::make_unique<PeerState>();
   return *state;
 }
 
@@ -74,7 +74,7 @@ void RemoteWire::Abandon() {
 
 bool RemoteWire::MayArrive(int rank) {
   if (worker_ == nullptr) return false;
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   if (!from.gone_after) {
     from.gone_after = Deadline::After(kLastNewsS);
     from.gone_before = Deadline::After(kNoNewsS);
@@ -85,7 +85,7 @@ bool RemoteWire::MayArrive(int rank) {
 
 Status RemoteWire::Loss(int rank) {
   if (worker_ == nullptr || !worker_->IsLost(rank)) return Ok();
-  Peer& lost = peer(rank);
+  PeerState& lost = peer(rank);
   if (!lost.known_lost) lost.known_lost = Deadline::After(kLossExplainS);
   return lost.known_lost->Passed() ? worker_->LossOf(rank) : Ok();
 }
@@ -108,7 +108,7 @@ WireStep RemoteWire::SendSmall(int rank, int stream, std::vector<std::byte> byte
 WireStep RemoteWire::PostEnvelope(int rank, const Envelope& envelope, const void* data,
                                   int64_t bytes) {
   if (worker_ == nullptr) return WireStep::kNone;
-  Peer& to = peer(rank);
+  PeerState& to = peer(rank);
   if (to.posted - to.read >= kMostUnread) {
     const WireStep step = ReadReply(rank, &to);
     if (step == WireStep::kBroken) return step;
@@ -134,7 +134,7 @@ WireStep RemoteWire::PostEnvelope(int rank, const Envelope& envelope, const void
   return SendSmall(rank, kEnvelopeStream, std::move(whole));
 }
 
-WireStep RemoteWire::ReadReply(int rank, Peer* to) {
+WireStep RemoteWire::ReadReply(int rank, PeerState* to) {
   while (!to->has_reply) {
     if (!to->awaits_reply) {
       const uint64_t tag = Tag{0, rank, kReplyStream}.Of(TagKind::kData);
@@ -163,7 +163,7 @@ WireStep RemoteWire::ReadReply(int rank, Peer* to) {
 
 WireStep RemoteWire::NextVerdict(int rank, Verdict* verdict) {
   if (worker_ == nullptr) return WireStep::kNone;
-  Peer& to = peer(rank);
+  PeerState& to = peer(rank);
   const WireStep step = ReadReply(rank, &to);
   if (step != WireStep::kDone) return step;
   const ReplyFrame& reply = to.reply;
@@ -180,7 +180,7 @@ WireStep RemoteWire::NextVerdict(int rank, Verdict* verdict) {
 
 WireStep RemoteWire::SendBody(int rank, const void* data, int64_t bytes, int64_t* sent) {
   if (worker_ == nullptr) return WireStep::kNone;
-  Peer& to = peer(rank);
+  PeerState& to = peer(rank);
   if (!to.outgoing) {
     // UCX only reads it.
     auto* const base = static_cast<std::byte*>(const_cast<void*>(data));
@@ -197,7 +197,7 @@ WireStep RemoteWire::SendBody(int rank, const void* data, int64_t bytes, int64_t
   return *sent == before ? WireStep::kNone : WireStep::kDone;
 }
 
-WireStep RemoteWire::AwaitEnvelope(int rank, Peer* from) {
+WireStep RemoteWire::AwaitEnvelope(int rank, PeerState* from) {
   if (!from->awaits_envelope) {
     from->envelope.resize(sizeof(EnvelopeFrame) + static_cast<size_t>(kMostInlineBytes));
     const uint64_t tag = Tag{0, rank, kEnvelopeStream}.Of(TagKind::kData);
@@ -214,15 +214,15 @@ WireStep RemoteWire::AwaitEnvelope(int rank, Peer* from) {
 
 WireStep RemoteWire::NextEnvelope(int rank, Envelope* envelope) {
   if (worker_ == nullptr) return WireStep::kNone;
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   WireStep step = AwaitEnvelope(rank, &from);
   if (step == WireStep::kDone) step = Open(rank, &from, envelope);
-  if (step != WireStep::kDone || from.taken - from.told < kMostUnread / 2) return step;
+  if (step != WireStep::kDone || from.taken - from.credited < kMostUnread / 2) return step;
   return SendReply(rank, kCredit, 0, "");
 }
 
 // Reads the envelope that has come, and keeps its body.
-WireStep RemoteWire::Open(int rank, Peer* from, Envelope* envelope) {
+WireStep RemoteWire::Open(int rank, PeerState* from, Envelope* envelope) {
   const size_t bytes = from->envelope_request.bytes();
   EnvelopeFrame frame = {};
   if (bytes >= sizeof(frame)) std::memcpy(&frame, from->envelope.data(), sizeof(frame));
@@ -246,7 +246,7 @@ WireStep RemoteWire::Open(int rank, Peer* from, Envelope* envelope) {
 
 BodyStep RemoteWire::TakeBody(int rank, const Envelope& envelope, void* data, int64_t bytes,
                               int64_t* taken) {
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   if (envelope.head.form == kAsked) return BodyStep::kAsk;
   const auto body = from.bodies.find(envelope.number);
   if (body == from.bodies.end() || body->second.size() != static_cast<size_t>(bytes)) {
@@ -265,14 +265,14 @@ void RemoteWire::DropBody(int rank, const Envelope& envelope) {
 }
 
 WireStep RemoteWire::SendReply(int rank, uint32_t kind, uint64_t number, const std::string& text) {
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   ReplyFrame reply = {};
   reply.number = number;
   reply.read = from.taken;
   reply.kind = kind;
   reply.text_bytes = static_cast<uint32_t>(std::min(text.size(), kMostTextBytes));
   std::memcpy(reply.text, text.data(), reply.text_bytes);
-  from.told = from.taken;
+  from.credited = from.taken;
   const auto* const begin = reinterpret_cast<const std::byte*>(&reply);
   return SendSmall(rank, kReplyStream, {begin, begin + kReplyHeadBytes + reply.text_bytes});
 }
@@ -285,7 +285,7 @@ WireStep RemoteWire::PostVerdict(int rank, const Verdict& verdict) {
 
 WireStep RemoteWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* received) {
   if (worker_ == nullptr) return WireStep::kNone;
-  Peer& from = peer(rank);
+  PeerState& from = peer(rank);
   if (!from.incoming) {
     from.incoming.emplace(worker_, rank, Tag{from.receiving, rank, kBodyStream},
                           Tag{from.receiving, rank_, kBodyStream},

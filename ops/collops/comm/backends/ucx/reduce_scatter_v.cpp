@@ -247,10 +247,10 @@ int StreamNumber(int owner, const ReductionStage& stage) {
 class Reduction : public CrossHostCall {
  public:
   // `plans`: by owner; none: every slice crosses as it is.
-  Reduction(Link* link, std::vector<ReductionPlan> plans, const ReduceScatterVCall& call,
-            Scratch* scratch)
+  Reduction(Link* link, KnownPlans::Plans plans, const ReduceScatterVCall& call, Scratch* scratch)
       : CrossHostCall(link, *call.agreement, call.dtype),
-        plans_(std::move(plans)),
+        known_(std::move(plans)),
+        plans_(*known_),
         call_(call),
         whole_(hosts_, call.send_counts, item_),
         elements_(ElementsOf(call.dtype, call.op)),
@@ -467,7 +467,8 @@ class Reduction : public CrossHostCall {
     return Ok();
   }
 
-  const std::vector<ReductionPlan> plans_;
+  const KnownPlans::Plans known_;
+  const std::vector<ReductionPlan>& plans_;
   const ReduceScatterVCall& call_;
   const SliceSchedule whole_;  // without plans
   const ReductionElements elements_;
@@ -504,9 +505,9 @@ void Scratch::Free() {
 }
 
 std::unique_ptr<CrossHostCall> MakeReduceScatterV(Link* link, const ReduceScatterVCall& call,
-                                                  Scratch* scratch) {
+                                                  KnownPlans* plans, Scratch* scratch) {
   return std::make_unique<Reduction>(
-      link, PlanReductions(link->hosts, call.send_counts, ElementsOf(call.dtype, call.op)), call,
+      link, plans->For(link->hosts, call.send_counts, ElementsOf(call.dtype, call.op)), call,
       scratch);
 }
 

@@ -287,6 +287,19 @@ std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const int64_t* c
   return plans;
 }
 
+KnownPlans::Plans KnownPlans::For(const HostMap& hosts, const int64_t* counts,
+                                  const ReductionElements& elements) {
+  const bool known = plans_ != nullptr && elements == elements_ &&
+                     std::equal(counts_.begin(), counts_.end(), counts);
+  if (!known) {
+    counts_.assign(counts, counts + hosts.ranks());
+    elements_ = elements;
+    plans_ =
+        std::make_shared<const std::vector<ReductionPlan>>(PlanReductions(hosts, counts, elements));
+  }
+  return plans_;
+}
+
 int64_t ItemBytes(StageResult result, const ReductionElements& elements) {
   return result == StageResult::kSums ? elements.sum_bytes : elements.bytes;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "collops/comm/control/group.h"
@@ -206,6 +207,10 @@ struct ReductionElements {
   int64_t bytes = 0;       // of an element
   int64_t sum_bytes = 0;   // of its accumulator
   bool any_order = false;  // the result does not depend on the order
+
+  bool operator==(const ReductionElements& other) const {
+    return bytes == other.bytes && sum_bytes == other.sum_bytes && any_order == other.any_order;
+  }
 };
 
 ReductionElements ElementsOf(DType dtype, ReduceOp op);
@@ -227,6 +232,19 @@ ReductionPlan PlanReduction(const HostMap& hosts, int owner, const ReductionElem
 // more than bytes, or so large that a host cannot share them. The same on every rank.
 std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const int64_t* counts,
                                           const ReductionElements& elements);
+
+// The plans of the last call, for one with the same counts and elements. One thread.
+class KnownPlans {
+ public:
+  using Plans = std::shared_ptr<const std::vector<ReductionPlan>>;
+  // As PlanReductions(); `hosts`: always the same.
+  Plans For(const HostMap& hosts, const int64_t* counts, const ReductionElements& elements);
+
+ private:
+  std::vector<int64_t> counts_;
+  ReductionElements elements_;
+  Plans plans_;
+};
 
 // Bytes of an element of a stage's result.
 int64_t ItemBytes(StageResult result, const ReductionElements& elements);

@@ -43,7 +43,7 @@ UniqueFd HostRelay::Reach(const std::string& name, pid_t* pid) {
 void HostRelay::Tell(const Frame& frame) {
   if (frame == latest_) return;
   latest_ = frame;
-  ++num_told_;
+  ++waits_made_;
 }
 
 // Processes of this user alone. Others are dropped, so many in a round that they do not keep this
@@ -83,7 +83,8 @@ void HostRelay::Send(Follower* follower) const {
   while (follower->passed < passed_.size() && connection.Send(passed_[follower->passed])) {
     ++follower->passed;
   }
-  if (follower->told != num_told_ && connection.Send(latest_)) follower->told = num_told_;
+  if (follower->waits_sent != waits_made_ && connection.Send(latest_))
+    follower->waits_sent = waits_made_;
 }
 
 void HostRelay::Hear(Follower* follower, Connection* rank_0) {

@@ -53,10 +53,10 @@ PortMessage RefusalOf(const Status& reason) {
 }
 
 // Where rank 0 listens, as it said itself.
-PortMessage PlaceOf(const PortMessage& said) {
+PortMessage PlaceOf(const PortMessage& request) {
   PortMessage answer;
-  answer.address = said.address;
-  answer.port = said.port;
+  answer.address = request.address;
+  answer.port = request.port;
   return answer;
 }
 
@@ -159,35 +159,36 @@ void JobPort::Receive() {
 void JobPort::ReadFrom(Client* client) {
   Frame frame;
   while (client->connection.Receive(&frame)) {
-    PortMessage said;
-    const bool sound = PortMessage::Read(frame, &said) && client->said.pid == 0 && said.pid != 0;
+    PortMessage request;
+    const bool sound =
+        PortMessage::Read(frame, &request) && client->request.pid == 0 && request.pid != 0;
     if (!sound) return client->connection.Break("sent an invalid frame");
-    Hear(client, said);
+    TakeRequest(client, request);
   }
 }
 
-void JobPort::Hear(Client* client, const PortMessage& said) {
-  client->said = said;
+void JobPort::TakeRequest(Client* client, const PortMessage& request) {
+  client->request = request;
   const Claim& claim = client->claim;
   if (claim.purpose == kLeave) return Leave(*client);
   // Its earlier meetings are over.
   const auto is_over = [&](const Leaver& leaver) {
     return leaver.domain == claim.domain && leaver.rank == claim.rank &&
-           leaver.meeting != said.meeting;
+           leaver.meeting != request.meeting;
   };
   leavers_.erase(std::remove_if(leavers_.begin(), leavers_.end(), is_over), leavers_.end());
   for (const Leaver& leaver : leavers_) {
-    if (leaver.domain != claim.domain || leaver.meeting != said.meeting) continue;
+    if (leaver.domain != claim.domain || leaver.meeting != request.meeting) continue;
     return Answer(client, RefusalOf(leaver.reason));
   }
   if (claim.purpose == kRegister && claim.rank == 0) return Lead(client);
   if (claim.purpose != kFind) return client->connection.Break("sent an unsupported request");
   const Client* const leader = LeaderOf(claim.domain);
-  if (leader != nullptr) Answer(client, PlaceOf(leader->said));
+  if (leader != nullptr) Answer(client, PlaceOf(leader->request));
 }
 
 void JobPort::Answer(Client* client, const PortMessage& answer) {
-  client->told = client->connection.Send(answer.frame());
+  client->answered = client->connection.Send(answer.frame());
 }
 
 JobPort::Client* JobPort::LeaderOf(const std::string& domain) {
@@ -203,33 +204,33 @@ void JobPort::Lead(Client* client) {
   // It may have hung up just before.
   if (rival != nullptr) ReadFrom(rival);
   if (rival != nullptr && rival->connection.alive()) {
-    const PortMessage refusal = RefusalOf(Claimed(domain, rival->said.pid, client->said.pid));
+    const PortMessage refusal = RefusalOf(Claimed(domain, rival->request.pid, client->request.pid));
     Answer(rival, refusal);
     return Answer(client, refusal);
   }
   client->leads = true;
   static_cast<void>(client->connection.Send(PortMessage().frame()));
-  const PortMessage where = PlaceOf(client->said);
+  const PortMessage where = PlaceOf(client->request);
   for (Client& other : clients_) {
     const bool waits = other.claim.purpose == kFind && other.claim.domain == domain &&
-                       other.said.pid != 0 && !other.told;
+                       other.request.pid != 0 && !other.answered;
     if (waits) Answer(&other, where);
   }
 }
 
 void JobPort::Leave(const Client& client) {
   const Claim& claim = client.claim;
-  const Status& why = client.said.reason;
-  const Status reason =
-      Error(why.ok() ? ERROR_PEER_LOST : why.code(), "rank ", claim.rank, " (pid ", client.said.pid,
-            ") left before first contact of comm_domain \"", claim.domain, "\": ", why.message());
+  const Status& why = client.request.reason;
+  const Status reason = Error(
+      why.ok() ? ERROR_PEER_LOST : why.code(), "rank ", claim.rank, " (pid ", client.request.pid,
+      ") left before first contact of comm_domain \"", claim.domain, "\": ", why.message());
   for (Client& other : clients_) {
     const bool waits = other.claim.purpose != kLeave && other.claim.domain == claim.domain &&
-                       other.said.pid != 0 && other.said.meeting == client.said.meeting &&
-                       !other.told;
+                       other.request.pid != 0 && other.request.meeting == client.request.meeting &&
+                       !other.answered;
     if (waits) Answer(&other, RefusalOf(reason));
   }
-  leavers_.push_back({claim.domain, claim.rank, client.said.meeting, reason});
+  leavers_.push_back({claim.domain, claim.rank, client.request.meeting, reason});
   if (leavers_.size() > kMostLeavers) leavers_.pop_front();
 }
 
@@ -398,30 +399,30 @@ std::string PortContact::Failure() const {
 }
 
 PortMessage PortContact::OwnRequest() const {
-  PortMessage said;
-  said.pid = getpid();
-  said.meeting = spec_->meeting;
-  return said;
+  PortMessage request;
+  request.pid = getpid();
+  request.meeting = spec_->meeting;
+  return request;
 }
 
-Status PortContact::Ask(const Listen& listen, std::optional<PortMessage>* told) {
+Status PortContact::Ask(const Listen& listen, std::optional<PortMessage>* answer) {
   COLLOPS_RETURN_IF_ERROR(Step());
   if (!proven()) return Ok();
   Connection& connection = connector_.connection();
   if (!asked_) {
-    PortMessage said = OwnRequest();
-    if (listen) COLLOPS_RETURN_IF_ERROR(listen(connection.own_address(), &said));
-    asked_ = connection.Send(said.frame());
+    PortMessage request = OwnRequest();
+    if (listen) COLLOPS_RETURN_IF_ERROR(listen(connection.own_address(), &request));
+    asked_ = connection.Send(request.frame());
   }
   Frame frame;
   while (connection.Receive(&frame)) {
-    PortMessage answer;
-    if (!PortMessage::Read(frame, &answer) || answer.pid != 0) {
+    PortMessage received;
+    if (!PortMessage::Read(frame, &received) || received.pid != 0) {
       connection.Break("sent an invalid frame");
       break;
     }
-    COLLOPS_RETURN_IF_ERROR(answer.reason);
-    *told = std::move(answer);
+    COLLOPS_RETURN_IF_ERROR(received.reason);
+    *answer = std::move(received);
   }
   if (connection.alive()) return Ok();
   connector_.Drop();
@@ -444,9 +445,9 @@ void PortContact::Leave(const Status& reason, const Deadline& deadline) {
     if (!proven()) AwaitReady(std::move(polled));
   }
   if (!proven()) return;
-  PortMessage said = OwnRequest();
-  said.reason = reason;
-  static_cast<void>(connector_.connection().Send(said.frame()));
+  PortMessage request = OwnRequest();
+  request.reason = reason;
+  static_cast<void>(connector_.connection().Send(request.frame()));
   connector_.connection().Finish(deadline);
 }
 

@@ -66,9 +66,9 @@ class JobPort {
   struct Client {
     Connection connection;
     Claim claim;
-    PortMessage said = {};
-    bool leads = false;  // rank 0 of its domain, and where it listens is known
-    bool told = false;   // an answer that ends it
+    PortMessage request = {};
+    bool leads = false;     // rank 0 of its domain, and where it listens is known
+    bool answered = false;  // by an answer that ends it
   };
   // A rank that has left.
   struct Leaver {
@@ -82,7 +82,7 @@ class JobPort {
   void Run();
   void Receive();
   void ReadFrom(Client* client);
-  void Hear(Client* client, const PortMessage& said);
+  void TakeRequest(Client* client, const PortMessage& request);
   void Lead(Client* client);
   void Leave(const Client& client);
   static void Answer(Client* client, const PortMessage& answer);
@@ -174,10 +174,10 @@ class PortContact {
   // One round: open the port, connect, or go on proving. An error if the address is not known, the
   // port is taken by another job or a stranger, or this rank is refused.
   Status Step();
-  // The answer, once there is one. What is said is sent once the connection is proven; rank 0 says
+  // The answer, once there is one. The request is sent once the connection is proven; rank 0 says
   // where it listens, which `listen` finds out from the address of this host's end.
-  using Listen = std::function<Status(const SocketAddress& own, PortMessage* said)>;
-  Status Ask(const Listen& listen, std::optional<PortMessage>* told);
+  using Listen = std::function<Status(const SocketAddress& own, PortMessage* request)>;
+  Status Ask(const Listen& listen, std::optional<PortMessage>* answer);
   // Hangs up.
   void Finish(const Deadline& deadline);
   // Says that this rank will not come, if the port is there.

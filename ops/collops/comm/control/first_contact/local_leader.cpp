@@ -50,10 +50,10 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
     const Status seen = status;
     status = Explained(seen);
     // spec.watch has the same error, so the other ranks get it without this rank.
-    const bool told = status.code() != seen.code();
+    const bool explained = status.code() != seen.code();
     // A leader that was stopped, or whose deadline has passed, does not wait for late clients.
     const bool stopped = status.code() == ERROR_ABORTED && left_.count() == 0;
-    if (!told && !stopped && !deadline.Passed() && Wanted()) AnswerLateRanks(status);
+    if (!explained && !stopped && !deadline.Passed() && Wanted()) AnswerLateRanks(status);
     return status;
   }
   listener_.reset();
@@ -246,8 +246,8 @@ Status MeetingLeader::Admit(Client* client) {
 }
 
 void MeetingLeader::TellProgress() {
-  if (num_told_ == present_.count()) return;
-  num_told_ = present_.count();
+  if (num_shown_ == present_.count()) return;
+  num_shown_ = present_.count();
   FieldWriter progress = LocalMessageOf(MessageKind::kProgress);
   progress.Text(RanksMissing(present_, spec_.rank_size));
   for (Client& client : clients_) {
@@ -308,9 +308,9 @@ void MeetingLeader::AnswerLateRanks(const Status& reason) {
   const Deadline deadline = Deadline::After(kLateS);
   // No rank is introduced any more, and accepting a client takes a descriptor.
   spare_.reset();
-  told_reason_ = left_;
-  told_reason_.Add(0);
-  while (listener_.valid() && !told_reason_.all() && !deadline.Passed() && Wanted()) {
+  informed_ = left_;
+  informed_.Add(0);
+  while (listener_.valid() && !informed_.all() && !deadline.Passed() && Wanted()) {
     static_cast<void>(AcceptClients());
     for (Client& client : clients_) SendReason(&client, reason);
     AwaitReady({{listener_.get(), POLLIN, 0}});
@@ -330,15 +330,15 @@ void MeetingLeader::SendReason(Client* client, const Status& reason) {
   if (!client->connection.alive() || !client->greeted) return;
   // A client that was told before wants a new meeting: it waits until this leader closes.
   const Origin& origin = client->hello.origin;
-  const auto is_told = [&origin](const Origin& told) {
-    return told.maker == origin.maker && told.made < origin.made;
+  const auto is_informed = [&origin](const Origin& informed) {
+    return informed.maker == origin.maker && informed.made < origin.made;
   };
-  if (std::any_of(told_makers_.begin(), told_makers_.end(), is_told)) return;
-  told_makers_.push_back({origin.maker, Origin::Clock::now()});
+  if (std::any_of(informed_makers_.begin(), informed_makers_.end(), is_informed)) return;
+  informed_makers_.push_back({origin.maker, Origin::Clock::now()});
   static_cast<void>(client->connection.Send(LocalVerdictFrame(reason)));
   client->connection = Connection();
   const int rank = client->hello.rank;
-  if (rank > 0 && rank < spec_.rank_size) told_reason_.Add(rank);
+  if (rank > 0 && rank < spec_.rank_size) informed_.Add(rank);
 }
 
 void MeetingLeader::Cancel(const Status& reason) {

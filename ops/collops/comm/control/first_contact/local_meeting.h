@@ -157,10 +157,10 @@ class MeetingLeader : public LocalMeeting {
   std::optional<Deadline> unanswered_;  // while another process owns the name and does not answer
   std::vector<Client> clients_;
   RankSet present_;
-  int num_told_ = 0;                 // how many were there when the others were told last
-  RankSet left_;                     // ranks that sent a reason and left
-  RankSet told_reason_;              // ranks that were told why first contact failed
-  std::vector<Origin> told_makers_;  // the Origins of the clients in told_reason_
+  int num_shown_ = 0;                    // how many were there when the others heard of it last
+  RankSet left_;                         // ranks that sent a reason and left
+  RankSet informed_;                     // ranks that were told why first contact failed
+  std::vector<Origin> informed_makers_;  // the Origins of the clients in informed_
 };
 
 }  // namespace collops::control

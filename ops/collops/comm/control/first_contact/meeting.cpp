@@ -28,8 +28,8 @@ Status Meeting::CheckWanted() const {
 
 void Meeting::TellWaiting(const std::string& line) {
   if (!silence_) silence_ = Deadline::After(kTellAfterS);
-  if (told_waiting_ || !silence_->Passed()) return;
-  told_waiting_ = true;
+  if (waiting_printed_ || !silence_->Passed()) return;
+  waiting_printed_ = true;
   Log(LogLevel::kWarning, line);
 }
 

@@ -67,7 +67,7 @@ class Meeting {
 
  private:
   std::optional<Deadline> silence_;
-  bool told_waiting_ = false;
+  bool waiting_printed_ = false;
   const std::function<Status()> watch_;
   std::atomic<bool> stopped_{false};
 };

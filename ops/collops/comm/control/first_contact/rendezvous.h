@@ -57,7 +57,7 @@ class HostRelay {
     Connection connection;
     int rank = -1;  // -1: its row has not come
     size_t passed = 0;
-    uint64_t told = 0;
+    uint64_t waits_sent = 0;
     bool left = false;  // it said why it leaves
   };
 
@@ -71,7 +71,7 @@ class HostRelay {
   std::list<Follower> followers_;
   std::vector<Frame> passed_;
   Frame latest_;
-  uint64_t num_told_ = 0;
+  uint64_t waits_made_ = 0;
 };
 
 // First contact of ranks on several hosts. Rank 0 listens at a free port, and says at the job's
@@ -147,7 +147,7 @@ class RendezvousLeader : public Rendezvous {
 
   Status Gather(const Deadline& deadline);
   Status Register();
-  Status Listen(const SocketAddress& own, PortMessage* said);
+  Status Listen(const SocketAddress& own, PortMessage* request);
   void Receive();
   Status ReadFrom(Client* client);
   // `sound`: it is a message that this client may send.
@@ -169,7 +169,7 @@ class RendezvousLeader : public Rendezvous {
   std::vector<Row> rows_;
   RankSet present_;
   int num_present_ = 0;
-  int told_present_ = 0;  // by the last progress
+  int sent_present_ = 0;  // by the last progress
   Deadline tell_again_ = Deadline::After(0);
   RankSet done_;  // they said that they are well
   int num_done_ = 0;

@@ -84,23 +84,23 @@ Status RendezvousLeader::Complete(const Deadline& deadline, std::vector<Row>* ro
 // Where this rank listens: at a free port of the address at which the job's port is, or from which
 // this host reaches it. A job's port that ends is asked again: another one may follow.
 Status RendezvousLeader::Register() {
-  std::optional<PortMessage> told;
-  const auto listen = [this](const SocketAddress& own, PortMessage* said) {
-    return Listen(own, said);
+  std::optional<PortMessage> answer;
+  const auto listen = [this](const SocketAddress& own, PortMessage* request) {
+    return Listen(own, request);
   };
-  COLLOPS_RETURN_IF_ERROR(contact_.Ask(listen, &told));
-  registered_ = (registered_ || told.has_value()) && contact_.proven();
+  COLLOPS_RETURN_IF_ERROR(contact_.Ask(listen, &answer));
+  registered_ = (registered_ || answer.has_value()) && contact_.proven();
   return Ok();
 }
 
-Status RendezvousLeader::Listen(const SocketAddress& own, PortMessage* said) {
+Status RendezvousLeader::Listen(const SocketAddress& own, PortMessage* request) {
   SocketAddress any_port = own;
   any_port.set_port(0);
   if (!ranks_listener_.open()) COLLOPS_RETURN_IF_ERROR(ranks_listener_.Open(any_port));
   COLLOPS_RETURN_IF_ERROR(MakeOwnRow(own));
   rows_[0] = own_row_;
-  said->address = ranks_listener_.address().Host();
-  said->port = ranks_listener_.address().port();
+  request->address = ranks_listener_.address().Host();
+  request->port = ranks_listener_.address().port();
   return Ok();
 }
 
@@ -136,7 +136,7 @@ Status RendezvousLeader::Gather(const Deadline& deadline) {
   return Ok();
 }
 
-// Takes those who have proven themselves. Those of another domain are told that they err.
+// Takes those who have proven themselves. Those of another domain are answer that they err.
 void RendezvousLeader::Receive() {
   std::vector<Proven> proven;
   while (ranks_listener_.Next(&proven)) continue;
@@ -220,11 +220,11 @@ Status RendezvousLeader::Admit(Client* client, const Row& row) {
 }
 
 void RendezvousLeader::TellProgress() {
-  if (Complete() || told_present_ == num_present_ || !tell_again_.Passed()) return;
+  if (Complete() || sent_present_ == num_present_ || !tell_again_.Passed()) return;
   const std::string missing = RanksMissing(present_, spec_.rank_size);
   const Frame frame = MessageOf(MessageKind::kProgress).Text(missing).frame();
   for (Client& client : clients_) static_cast<void>(client.connection.Send(frame));
-  told_present_ = num_present_;
+  sent_present_ = num_present_;
   tell_again_ = Deadline::After(kProgressS);
 }
 
@@ -307,17 +307,17 @@ void RendezvousLeader::TellAll(const Status& reason, const Deadline& deadline) {
   const Frame verdict = VerdictFrame(reason);
   const bool late = deadline.Passed();
   const Deadline linger = Deadline::After(late ? kLeaderFarewellS : kLingerS);
-  RankSet told = RankSet::None(spec_.rank_size);
-  told.Add(0);
+  RankSet informed = RankSet::None(spec_.rank_size);
+  informed.Add(0);
   do {
     for (Client& client : clients_) {
       if (!client.connection.Send(verdict)) continue;
-      if (client.claim.rank < spec_.rank_size) told.Add(client.claim.rank);
-      told.AddAll(client.ranks);
+      if (client.claim.rank < spec_.rank_size) informed.Add(client.claim.rank);
+      informed.AddAll(client.ranks);
     }
     for (Client& client : clients_) client.connection.Finish(linger);
     clients_.clear();
-    if (told.all() || late || !ranks_listener_.open() || !CheckWanted().ok()) break;
+    if (informed.all() || late || !ranks_listener_.open() || !CheckWanted().ok()) break;
     std::vector<pollfd> polled;
     ranks_listener_.AddPolled(&polled);
     AwaitReady(std::move(polled));

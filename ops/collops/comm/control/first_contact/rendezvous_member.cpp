@@ -113,13 +113,13 @@ Status RendezvousMember::Serve() {
 }
 
 Status RendezvousMember::Find() {
-  std::optional<PortMessage> told;
-  const Status asked = contact_.Ask(nullptr, &told);
+  std::optional<PortMessage> answer;
+  const Status asked = contact_.Ask(nullptr, &answer);
   heard_ = !asked.ok();
   COLLOPS_RETURN_IF_ERROR(asked);
-  if (!told || told->port == 0) return Ok();
-  COLLOPS_CHECK_ARG(ParseNumeric(told->address, told->port, &meet_at_), ERROR_PEER_LOST,
-                    "rank 0 of ", Place(), " listens at \"", told->address,
+  if (!answer || answer->port == 0) return Ok();
+  COLLOPS_CHECK_ARG(ParseNumeric(answer->address, answer->port, &meet_at_), ERROR_PEER_LOST,
+                    "rank 0 of ", Place(), " listens at \"", answer->address,
                     "\", which is not an address");
   contact_.Finish(Deadline::After(0));
   introduced_ = meet_at_.Text();

@@ -150,10 +150,10 @@ bool TcpBridge::Tell(int host, const Frame& frame) {
 }
 
 void TcpBridge::Confirm(Channel* channel) {
-  if (channel->taken - channel->told < kConfirmedAtOnce) return;
+  if (channel->taken - channel->acknowledged < kConfirmedAtOnce) return;
   Frame frame = FieldWriter().Number(channel->taken).frame();
   frame.insert(frame.begin(), kConfirmation);
-  if (channel->connection.Send(frame)) channel->told = channel->taken;
+  if (channel->connection.Send(frame)) channel->acknowledged = channel->taken;
 }
 
 bool TcpBridge::TakeFrom(Channel* channel, Frame* frame) {

@@ -26,7 +26,6 @@ class TcpBridge : public Bridge {
 
   bool Tell(int host, const Frame& frame) override;
   bool Take(int* host, Frame* frame) override;
-  uint64_t Joined(int) const override { return 1; }
   bool Lost(int host) const override;
   std::string WhyLost(int host) const override;
   void AddPolled(std::vector<pollfd>* polled) const override;
@@ -43,7 +42,7 @@ class TcpBridge : public Bridge {
     uint64_t sent = 0;       // bytes of frames, and of those
     uint64_t confirmed = 0;  // what the other host has read
     uint64_t taken = 0;      // likewise, the other way
-    uint64_t told = 0;
+    uint64_t acknowledged = 0;
   };
   bool TakeFrom(Channel* channel, Frame* frame);
   static void Confirm(Channel* channel);

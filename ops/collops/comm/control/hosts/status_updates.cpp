@@ -184,15 +184,9 @@ bool StatusSender::ReadHead(int rank, uint64_t word, StatusUpdate* update) {
 }
 
 bool StatusSender::SendTo(int host, Bridge* bridge) {
-  if (receivers_.size() <= static_cast<size_t>(host)) {
-    receivers_.resize(static_cast<size_t>(host) + 1);
-  }
-  Receiver& receiver = receivers_[static_cast<size_t>(host)];
-  if (receiver.joined != bridge->Joined(host) || receiver.sent.empty()) {
-    receiver.joined = bridge->Joined(host);
-    receiver.sent.clear();
-  }
-  receiver.sent.resize(reported_.size());
+  if (sent_.size() <= static_cast<size_t>(host)) sent_.resize(static_cast<size_t>(host) + 1);
+  std::vector<Sent>& all = sent_[static_cast<size_t>(host)];
+  all.resize(reported_.size());
   // One kind after the other, each for all ranks: the cause (a head, another rank's failure) is
   // sent before the failure or departure that it caused.
   for (const StatusKind kind : {StatusKind::kHead, StatusKind::kFinished, StatusKind::kFailed,
@@ -200,7 +194,7 @@ bool StatusSender::SendTo(int host, Bridge* bridge) {
     for (size_t i = 0; i < reported_.size(); ++i) {
       const int rank = reported_[i];
       if (HostOf(rank) == host) continue;
-      Sent& sent = receiver.sent[i];
+      Sent& sent = all[i];
       const bool is_sent = kind == StatusKind::kHead ? SendHeads(rank, &sent, host, bridge)
                                                      : SendState(kind, rank, &sent, host, bridge);
       if (!is_sent) return false;

@@ -31,9 +31,6 @@ class Bridge {
   // The next frame that has arrived, and its host; false if there is none.
   virtual bool Take(int* host, Frame* frame) = 0;
 
-  // How often the connection to a host has been made. After it changes, all state must be sent
-  // again, because frames of the broken connection may be lost. It changes only in Take().
-  virtual uint64_t Joined(int host) const = 0;
   // The connection is broken and will not be made again.
   virtual bool Lost(int host) const = 0;
   // Why, in words for the user; empty if nothing is known.
@@ -117,10 +114,6 @@ class StatusSender {
     uint64_t heads[2] = {};
     uint64_t states[static_cast<size_t>(StatusKind::kEnded) + 1] = {};  // by kind: as StateOf()
   };
-  struct Receiver {
-    uint64_t joined = 0;
-    std::vector<Sent> sent;  // as reported_
-  };
 
   int HostOf(int rank) const { return group_->peers[static_cast<size_t>(rank)].host; }
   Seen& SeenOf(int rank) { return seen_[static_cast<size_t>(rank)]; }
@@ -150,8 +143,8 @@ class StatusSender {
       reported_;  // the ranks of whom there are updates: ranks_, then those of other hosts
   int rank_size_;
   std::vector<Seen> seen_;  // by rank; of ranks of other hosts, only what is sent of them
-  std::vector<Receiver> receivers_;
-  std::vector<int64_t> agreement_;  // of the head that is read
+  std::vector<std::vector<Sent>> sent_;  // by host, as reported_
+  std::vector<int64_t> agreement_;       // of the head that is read
   bool all_ = true;
   int64_t now_ms_ = 0;
 };

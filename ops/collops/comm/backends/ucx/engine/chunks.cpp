@@ -84,9 +84,9 @@ Status IncomingChunks::Post() {
 Status IncomingChunks::Tell() {
   if (!worker_->Test(&credit_)) return Ok();
   COLLOPS_RETURN_IF_ERROR(worker_->StatusOf(credit_));
-  if (posted_ <= told_) return Ok();
+  if (posted_ <= acknowledged_) return Ok();
   telling_ = posted_;
-  told_ = posted_;
+  acknowledged_ = posted_;
   return worker_->Send(peer_, credit_tag_.Of(TagKind::kCredit), &telling_, sizeof(telling_),
                        &credit_);
 }

@@ -75,7 +75,7 @@ class IncomingChunks {
         credit_tag_(credit_tag),
         memory_(memory),
         chunking_(chunking),
-        told_(chunking.free_chunks) {}
+        acknowledged_(chunking.free_chunks) {}
 
   // With a ring: the first `chunks` chunks have been used, their slots may be written.
   void Release(int64_t chunks) { released_ = chunks; }
@@ -85,7 +85,9 @@ class IncomingChunks {
   int peer() const { return peer_; }
   // Chunks, from the first on, that have arrived.
   int64_t arrived() const { return arrived_; }
-  bool done() const { return arrived_ == chunking_.count() && told_ >= arrived_ && TellingDone(); }
+  bool done() const {
+    return arrived_ == chunking_.count() && acknowledged_ >= arrived_ && AcknowledgingDone();
+  }
   // Whether the next thing to happen is the peer's: it sends a message, or takes a credit.
   bool waits_for_peer() const {
     return !done() && (arrived_ < posted_ || arrived_ == chunking_.count());
@@ -94,7 +96,7 @@ class IncomingChunks {
  private:
   Status Post();
   Status Tell();
-  bool TellingDone() const { return !credit_.pending(); }
+  bool AcknowledgingDone() const { return !credit_.pending(); }
 
   Worker* worker_;
   int peer_;
@@ -105,8 +107,8 @@ class IncomingChunks {
   int64_t released_ = 0;
   int64_t posted_ = 0;
   int64_t arrived_ = 0;
-  int64_t told_;         // what the sender knows of posted_
-  int64_t telling_ = 0;  // what the last credit is read from
+  int64_t acknowledged_;  // what the sender knows of posted_
+  int64_t telling_ = 0;   // what the last credit is read from
   Request credit_;
   std::array<Request, kStreamSlots> requests_;
 };

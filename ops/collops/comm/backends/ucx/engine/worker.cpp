@@ -80,7 +80,7 @@ Status Worker::CheckUsable() const {
 
 Status Worker::Connect(int peer) {
   COLLOPS_RETURN_IF_ERROR(CheckUsable());
-  Peer& connected = peers_[static_cast<size_t>(peer)];
+  Connection& connected = peers_[static_cast<size_t>(peer)];
   if (connected.endpoint != nullptr) return Ok();
   COLLOPS_CHECK_ARG(!connected.address.empty(), ERROR_RT_FAIL, "backend ucx: peer ", peer,
                     " is not connected");
@@ -102,12 +102,13 @@ Status Worker::Connect(int peer) {
 }
 
 int Worker::num_connected() const {
-  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(),
-                                        [](const Peer& peer) { return peer.endpoint != nullptr; }));
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [](const Connection& peer) {
+    return peer.endpoint != nullptr;
+  }));
 }
 
 void Worker::OnError(void* peer, Endpoint, Result result) {
-  Peer& lost = *static_cast<Peer*>(peer);
+  Connection& lost = *static_cast<Connection*>(peer);
   if (!lost.lost) ++lost.worker->losses_;
   lost.lost = true;
   lost.reason = result;
@@ -116,7 +117,7 @@ void Worker::OnError(void* peer, Endpoint, Result result) {
 Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request,
                     SendDone done) {
   COLLOPS_RETURN_IF_ERROR(CheckUsable());
-  Peer& to = peers_[static_cast<size_t>(peer)];
+  Connection& to = peers_[static_cast<size_t>(peer)];
   if (to.lost) return LossOf(peer);
   if (to.endpoint == nullptr) COLLOPS_RETURN_IF_ERROR(Connect(peer));
   const RequestParam param = HostMemory();
@@ -265,7 +266,7 @@ Status Worker::Flush(const Deadline& deadline) {
   const RequestParam param = {};
   const auto requests = std::make_unique<Request[]>(peers_.size());
   for (size_t i = 0; i < peers_.size(); ++i) {
-    const Peer& peer = peers_[i];
+    const Connection& peer = peers_[i];
     if (!peer.used || peer.lost || peer.endpoint == nullptr) continue;
     void* const started = library_->api.endpoint_flush(peer.endpoint, &param);
     // A peer that is lost meanwhile is no reason to leave out the others.
@@ -311,7 +312,7 @@ void Worker::End(Request* request) {
 }
 
 // By force: an orderly end would wait for the peer.
-void Worker::CloseEndpoint(Peer* peer) {
+void Worker::CloseEndpoint(Connection* peer) {
   if (peer->endpoint == nullptr) return;
   RequestParam param = {};
   param.op_attr_mask = kRequestFlags;
@@ -332,7 +333,7 @@ void Worker::Close() {
   for (Request* request = pending_; request != nullptr; request = request->next_) {
     if (request->receives_) library_->api.request_cancel(handle_, request->handle_);
   }
-  for (Peer& peer : peers_) CloseEndpoint(&peer);
+  for (Connection& peer : peers_) CloseEndpoint(&peer);
   ProgressUntil([&] {
     for (Request* request = pending_; request != nullptr;) {
       Request* const next = request->next_;

@@ -161,7 +161,7 @@ class Worker {
   void Close();
 
  private:
-  struct Peer {
+  struct Connection {
     Worker* worker = nullptr;
     std::string address;  // until it is connected
     Endpoint endpoint = nullptr;
@@ -180,7 +180,7 @@ class Worker {
   void SendEnd(Request* request);
   void TakeEnds();
   void Finish(Request* request, Result result);
-  void CloseEndpoint(Peer* peer);
+  void CloseEndpoint(Connection* peer);
   // Progresses until `done` or a limit; what it returns.
   template <typename Done>
   bool ProgressUntil(Done&& done);
@@ -197,7 +197,7 @@ class Worker {
   WorkerObject* handle_ = nullptr;
   int descriptor_ = -1;
   std::string address_;
-  std::vector<Peer> peers_;  // never resized: UCX has pointers to them
+  std::vector<Connection> peers_;  // never resized: UCX has pointers to them
   int losses_ = 0;
   control::Spins spins_;
   Request* pending_ = nullptr;  // the first of the list
