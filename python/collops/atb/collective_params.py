@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any
 
-from collops.atb.param import RSV, CommMode, Param, known_names
+from collops.atb.param import Param, known_names
 
 
 @known_names()
 @dataclass(kw_only=True)
 class AllGatherParam(Param):
     """Configures AllGather.
-
-    Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::AllGatherParam``.
 
@@ -33,32 +21,11 @@ class AllGatherParam(Param):
         4
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
-
 
 @known_names()
 @dataclass(kw_only=True)
 class AllGatherVParam(Param):
     """Configures AllGatherV.
-
-    Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::AllGatherVParam``.
 
@@ -69,14 +36,6 @@ class AllGatherVParam(Param):
     """
 
     rank: int = -1
-    rank_size: int = 0
-    rank_root: int = 0
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
 
 
 class AllReduceQuantType(enum.IntEnum):
@@ -95,18 +54,9 @@ class AllReduceParam(Param):
     """Configures AllReduce.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
         all_reduce_type: ``"sum"``, ``"max"``, ``"min"`` or, not with lccl, ``"prod"``.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
         quant_type: one of AllReduceParam.QuantType; all but QUANT_TYPE_UNQUANT, 0, are refused.
         out_data_type: the element type of a quantised output, as an aclDataType; not read.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::AllReduceParam``.
 
@@ -118,18 +68,9 @@ class AllReduceParam(Param):
 
     QuantType = AllReduceQuantType
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
     all_reduce_type: str = "sum"
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
     quant_type: int = 0
     out_data_type: int = -1
-    rsv: bytes = field(default=RSV, repr=False)
 
 
 @known_names()
@@ -138,16 +79,8 @@ class AllToAllParam(Param):
     """Configures AllToAll.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
         backend: the backend that runs the call; lccl stands for hccl.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
         transpose: exchange blocks of columns, not of elements; not with hccl.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::AllToAllParam``.
 
@@ -157,14 +90,6 @@ class AllToAllParam(Param):
         True
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
     transpose: bool = False
     rsv: bytes = field(default=bytes(62), repr=False)
 
@@ -175,19 +100,10 @@ class AllToAllVParam(Param):
     """Configures AllToAllV.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
         send_counts: elements that go to each rank.
         sdispls: where each rank's slice begins in x, in elements.
         recv_counts: elements that come from each rank, not all 0.
         rdispls: where each rank's block begins in the output, in elements.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::AllToAllVParam``.
 
@@ -198,36 +114,16 @@ class AllToAllVParam(Param):
         ([3, 1], [])
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
     send_counts: list[int] = field(default_factory=list)
     sdispls: list[int] = field(default_factory=list)
     recv_counts: list[int] = field(default_factory=list)
     rdispls: list[int] = field(default_factory=list)
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
 
 
 @known_names()
 @dataclass(kw_only=True)
 class AllToAllVV2Param(Param):
     """Configures AllToAllVV2: AllToAllV with counts and displacements as input tensors.
-
-    Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::AllToAllVV2Param``.
 
@@ -238,14 +134,6 @@ class AllToAllVV2Param(Param):
     """
 
     rank: int = -1
-    rank_size: int = 0
-    rank_root: int = 0
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
 
 
 @known_names()
@@ -254,15 +142,7 @@ class BroadcastParam(Param):
     """Configures Broadcast.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
         rank_root: the rank whose x all others get.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::BroadcastParam``.
 
@@ -272,16 +152,6 @@ class BroadcastParam(Param):
         3
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    backend: str = "hccl"
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
-
 
 @known_names()
 @dataclass(kw_only=True)
@@ -289,16 +159,8 @@ class ReduceScatterParam(Param):
     """Configures ReduceScatter.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
         reduce_type: ``"sum"``, ``"max"``, ``"min"`` or, not with lccl, ``"prod"``.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
         backend: the backend that runs the call; lccl stands for hccl.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::ReduceScatterParam``.
 
@@ -308,16 +170,8 @@ class ReduceScatterParam(Param):
         'lccl'
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
     reduce_type: str = "sum"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
     backend: str = "lccl"
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
 
 
 @known_names()
@@ -326,19 +180,10 @@ class ReduceScatterVParam(Param):
     """Configures ReduceScatterV.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
         send_counts: not read, as in ATB; the input tensor of that name is.
         sdispls: not read, as in ATB.
         recv_count: not read, as in ATB.
         reduce_type: ``"sum"``, ``"max"`` or ``"min"``.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::ReduceScatterVParam``.
 
@@ -348,19 +193,10 @@ class ReduceScatterVParam(Param):
         'max'
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
     send_counts: list[int] = field(default_factory=list)
     sdispls: list[int] = field(default_factory=list)
     recv_count: int = 0
     reduce_type: str = "sum"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    backend: str = "hccl"
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
 
 
 @known_names()
@@ -369,16 +205,8 @@ class SendParam(Param):
     """Configures Send.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
         rank_root: a rank; a message does not depend on it.
         dest_rank: the rank that receives; not this rank itself.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::SendParam``.
 
@@ -388,16 +216,7 @@ class SendParam(Param):
         3
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
     dest_rank: int = 1
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)
 
 
 @known_names()
@@ -406,16 +225,8 @@ class RecvParam(Param):
     """Configures Recv.
 
     Args:
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
         rank_root: a rank; a message does not depend on it.
         src_rank: the rank that sends; not this rank itself.
-        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
 
     Source of the semantics: ``atb::infer::RecvParam``.
 
@@ -425,13 +236,4 @@ class RecvParam(Param):
         0
     """
 
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
     src_rank: int = 1
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=RSV, repr=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from collops.atb.param import CommMode, Param, known_names, member_of, struct_of
+from collops.atb.param import Param, known_names, member_of, struct_of
 
 _RSV = bytes(52)
 
@@ -19,23 +19,15 @@ class LinearParallelParam(Param):
 
     Args:
         trans_weight: whether the weight is [n, k]; otherwise it is [k, n].
-        rank: this rank; -1: from hccl_comm or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: a rank that all ranks agree on; results do not depend on it.
         has_residual: whether there is a third input, [n] or [1, n], added once at the end.
         backend: the backend that runs the call; lccl, lcoc and mc2 stand for hccl.
-        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
         type: the collectives around the product, a `ParallelType` of 0 to 4.
         keep_intermediate: whether type 2 also returns the gathered x.
         quant_type: how the product is quantised; anything but -1 is refused.
         quant_group_size: not read without quantisation.
         out_data_type: the element type of the output, as an aclDataType; -1 or x's.
-        comm_domain: the group's name, at most 128 characters.
         two_dim_tp_info: the grid of type 4; also named `two_dim_TP_info`.
         moe_info: not read without experts.
-        rsv: reserved bytes, all zero.
         gather_rows: rows of x on each member of this rank's gather group; empty: even.
         scatter_rows: rows of the output on each member of its scatter group; empty: even.
 
@@ -128,20 +120,12 @@ class LinearParallelParam(Param):
     }
 
     trans_weight: bool = True
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
     has_residual: bool = False
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
     type: int = ParallelType.LINEAR_ALL_REDUCE
     keep_intermediate: bool = False
     quant_type: int = QuantType.QUANT_TYPE_UNQUANT
     quant_group_size: int = 0
     out_data_type: int = -1
-    comm_domain: str = ""
     two_dim_tp_info: TwoDimTPInfo = field(default_factory=TwoDimTPInfo)
     moe_info: MoeInfo = field(default_factory=MoeInfo)
     rsv: bytes = field(default=_RSV, repr=False)

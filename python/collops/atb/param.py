@@ -147,14 +147,41 @@ def struct_of(kind: type[Any]) -> Callable[[Any], Any]:
     return lambda values: kind(**{names[key]: value for key, value in values.items()})
 
 
+@dataclasses.dataclass(kw_only=True)
 class Param:
-    """The base of the parameter structs: JSON and pickling, from the fields of the dataclass."""
+    """The base of the parameter structs: the fields of all, JSON and pickling.
 
-    hccl_comm: Any
-    rsv: bytes
+    Args:
+        rank: this rank; -1: from hccl_comm or the launcher.
+        rank_size: number of ranks, at least 2.
+        rank_root: a rank that all ranks agree on; results do not depend on it.
+        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
+        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
+        comm_mode: whether ranks are processes or threads.
+        rank_table_file: path of an HCCL rank table.
+        comm_domain: the group's name, at most 128 characters.
+        rsv: reserved bytes, all zero.
+    """
+
+    rank: int = 0
+    rank_size: int = 0
+    rank_root: int = 0
+    backend: str = "hccl"
+    hccl_comm: Any = None
+    comm_mode: int = CommMode.COMM_MULTI_PROCESS
+    rank_table_file: str = ""
+    comm_domain: str = ""
+    rsv: bytes = dataclasses.field(default=RSV, repr=False)
 
     # Functions that make the Python value of a field from its JSON value.
     _readers: ClassVar[dict[str, Callable[[Any], Any]]] = {"comm_mode": member_of(CommMode)}
+
+    def __init_subclass__(cls) -> None:
+        """Adds the fields of all structs to the docstring, but those that it describes itself."""
+        head, source, rest = (cls.__doc__ or "").partition("\n    Source")
+        head += "" if "    Args:\n" in head else "\n    Args:\n"
+        common = [line for line in _COMMON if f"\n{line.partition(':')[0]}:" not in head]
+        cls.__doc__ = "".join([head, *(f"{line}\n" for line in common), source, rest])
 
     def to_json(self) -> str:
         """The struct as JSON with ATB's camelCase keys and numbers for enums; no `hcclComm`."""
@@ -198,6 +225,9 @@ class Param:
             )
         names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
         return _rebuild, (type(self), {name: getattr(self, name) for name in names})
+
+
+_COMMON = [line for line in (Param.__doc__ or "").split("\n") if line.startswith("        ")]
 
 
 def _rebuild(cls: type[_P], values: dict[str, Any]) -> _P:

@@ -17,7 +17,7 @@ import collops
 @structs
 def test_fields_and_defaults_are_atbs(struct: type[Any]) -> None:
     fields = {f.name: getattr(struct(), f.name) for f in dataclasses.fields(struct)}
-    assert list(fields.items()) == list(DEFAULTS[struct].items())
+    assert fields == DEFAULTS[struct]
 
 
 @structs
