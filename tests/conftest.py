@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -33,6 +34,8 @@ MARKS = []
 SHM = Path("/dev/shm")
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+CAPABILITIES_3, CAP_SYS_ADMIN = 0x20080522, 21
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
 IN_CREATE, IN_MOVED_TO = 0x100, 0x80
 LISTENS = {"tcp": "0A", "tcp6": "0A", "unix": "00010000"}
 # If it is set, tests share /dev/shm with the machine, as they do where namespaces are forbidden.
@@ -59,11 +62,11 @@ def pytest_report_header() -> list[str]:
     return [f"time limits: {factor():g} times those of a quiet machine", f"/dev/shm: {whose}"]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Lists the names that nobody was seen to make."""
+def pytest_sessionfinish() -> None:
+    """Names those that nobody was seen to make: a warning, for they may be another program's."""
     left = sorted(SHARED.unknown & set(SHARED.names()))
     if left:
-        terminalreporter.write_line(f"in /dev/shm, made meanwhile, not known whose: {left}")
+        warnings.warn(f"in /dev/shm, made meanwhile, not known whose: {left}", stacklevel=1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -173,17 +176,29 @@ def call(name: str, *arguments: object) -> int:
 
 def enter_private_shm() -> None:
     """Gives this process, and those that it starts, a /dev/shm of their own."""
-    uid, gid = os.geteuid(), os.getegid()
-    if uid == 0:
+    try:
         call("unshare", CLONE_NEWNS)
-    else:  # as oneself in a namespace of users, which need not be root to mount
+    except PermissionError:  # not root: as oneself in a namespace of users
+        uid, gid = os.geteuid(), os.getegid()
         call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        hand_on_mounting()
     call("mount", b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
     flags = ctypes.c_ulong(MS_NOSUID | MS_NODEV)
     call("mount", b"tmpfs", os.fsencode(SHM), b"tmpfs", flags, b"mode=1777")
+
+
+def hand_on_mounting() -> None:
+    """Lets pytest-xdist's processes mount too: they have threads, and cannot enter a new namespace
+    of users."""
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
+    call("capget", header, sets)
+    sets[2] |= 1 << CAP_SYS_ADMIN
+    call("capset", header, sets)
+    call("prctl", PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0)
 
 
 def can_have_private_shm() -> bool:

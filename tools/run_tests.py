@@ -1,7 +1,8 @@
 """Runs the Python tests with pytest and the C++ tests with ctest, then prints a summary.
 
-The Python tests run in two halves at once, and meanwhile the C++ tests are compiled at a low
-priority: ranks mostly wait for each other.
+The Python tests run side by side (pytest-xdist), and meanwhile the C++ tests are compiled at a low
+priority: ranks mostly wait for each other. A run says first how long it will take, and at its end
+which files were slow.
 Arguments are passed to pytest; with a selection (-k, -m or a path) the C++ tests run as well.
 Behind --fuzz they are for tests/fuzz alone, which run in full then.
 """
@@ -15,6 +16,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -31,9 +33,13 @@ ROOT = Path(__file__).resolve().parent.parent
 # Where setup.py has compiled the core for the package.
 BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
 REPORTS = ROOT / "build" / "reports"
-# Folders of Python tests that take about half of the time.
-FIRST_HALF = ["tests/unit", "tests/refusals"]
-SECOND_HALF = ["tests", *(f"--ignore={room}" for room in FIRST_HALF)]
+# How many run at once. Each starts several ranks, so more would make limits of time fail.
+CORES = len(os.sched_getaffinity(0))
+SIDE_BY_SIDE = min(max(2, CORES), 8)
+# What the last whole run took here, and the reference run, on two quiet cores.
+LAST = ROOT / "build" / "test-seconds.json"
+REFERENCE = ROOT / ".ci" / "seconds"
+SLOWEST = 10
 # Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
     "tests/gpu: make test-gpu; tests/npu: make test-npu; tests/multihost: make test-multihost; "
@@ -55,6 +61,8 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
     skipped: Counter[str] = field(default_factory=Counter)
+    # How long each file took.
+    files: Counter[str] = field(default_factory=Counter)
     problem: str = ""
     required_as: str = "test"
     # What has failed, to be run again; a problem beside it is not one of tests.
@@ -81,6 +89,7 @@ class Outcome:
         self.passed += other.passed
         self.failures += other.failures
         self.skipped += other.skipped
+        self.files += other.files
         self.problem = self.problem or other.problem
 
     def text(self) -> str:
@@ -90,6 +99,33 @@ class Outcome:
         line = f"  {self.name:<7} {counts}, {self.seconds:.0f} s{why}"
         return "\n".join([line, *(f"  failed  {failure}" for failure in self.failures)])
 
+    def slowest(self) -> str:
+        """The files that took longest, in one line."""
+        most = self.files.most_common(SLOWEST)
+        return ", ".join(f"{name.removeprefix('tests.')} {took_s:.0f} s" for name, took_s in most)
+
+
+class Load(threading.Thread):
+    """Watches how many programs want to run, for those whose time ran out."""
+
+    EVERY_S = 2.0
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._most = 0.0
+
+    def run(self) -> None:
+        """Keeps the highest load."""
+        while True:
+            self._most = max(self._most, os.getloadavg()[0])
+            time.sleep(self.EVERY_S)
+
+    def text(self) -> str:
+        """What to know of a test whose time ran out."""
+        most = max(self._most, os.getloadavg()[0])
+        limits = f"limits were {factor():g} times those of a quiet machine"
+        return f"the load was up to {most:.1f} on {CORES} cores; {limits}"
+
 
 def ucx_folder() -> str:
     """The folder of the libraries in PyPI's libucx; empty if it is not installed."""
@@ -98,6 +134,8 @@ def ucx_folder() -> str:
     return f"{folders[0]}/lib" if folders else ""
 
 
+LOAD = Load()
+LOAD.start()
 factor()  # which the variables have then
 # The tools of this environment come first; the flags of the outer make are removed.
 ENV = {
@@ -135,7 +173,7 @@ class CppTests:
     """The C++ tests, with the package's core: built beside other work, then run."""
 
     def __init__(self) -> None:
-        self._jobs = str(len(os.sched_getaffinity(0)))
+        self._jobs = str(CORES)
         self._log = REPORTS / "cpp-build.log"
         self._build: subprocess.Popen[bytes] | None = None
         build = ["cmake", "--build", str(BUILD), "-j", self._jobs]
@@ -234,6 +272,13 @@ def run_python_halves(first: list[str], second: list[str]) -> Outcome:
     return tests.outcome()
 
 
+def side_by_side() -> list[str]:
+    """The arguments with which pytest runs tests side by side; none where it cannot."""
+    if importlib.util.find_spec("xdist") is None:
+        return []
+    return ["-n", str(SIDE_BY_SIDE), "--dist", "worksteal", "--maxschedchunk", "8"]
+
+
 def failed_tests(cache: Path) -> list[str]:
     """The tests that pytest has noted there as failed, by the names that it takes."""
     path = cache / "v" / "cache" / "lastfailed"
@@ -252,12 +297,16 @@ def read_report(report: Path, outcome: Outcome) -> None:
         return
     for case in ET.parse(report).getroot().iter("testcase"):
         skipped = case.find("skipped")
+        outcome.files[case.get("classname") or ""] += float(case.get("time") or 0)
         problems = [*case.iterfind("failure"), *case.iterfind("error")]
         if problems:
             room, name = case.get("classname"), case.get("name")
             message = (problems[0].get("message") or "").partition("\n")[0]
             name = name if room == name else f"{room}::{name}"  # ctest has no rooms
-            outcome.failures.append(f"{name}: {message[:200]}")
+            message = message[:200]
+            if "timeout" in message.lower():
+                message += f" ({LOAD.text()})"
+            outcome.failures.append(f"{name}: {message}")
         elif skipped is not None:
             outcome.skipped[skipped.get("message") or "no reason given"] += 1
         else:
@@ -288,7 +337,7 @@ def status_of(outcomes: Sequence[Outcome]) -> int:
 
 
 def print_summary(outcomes: list[Outcome]) -> None:
-    """The tests that ran, and those that did not, with reasons."""
+    """The tests that ran, those that did not, with reasons, and what took longest."""
     print("\nSummary")
     for outcome in outcomes:
         print(outcome.text())
@@ -298,6 +347,27 @@ def print_summary(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         for reason, count in outcome.skipped.most_common():
             print(f"  skipped {count} x {reason}")
+    for outcome in outcomes:
+        print(f"  slow    {outcome.name}: {outcome.slowest()}")
+
+
+def minutes(seconds: float) -> str:
+    """A time that is an estimate."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
+
+
+def expected() -> str:
+    """How long all tests will take, and how that is known."""
+    if LAST.exists():
+        last = json.loads(LAST.read_text())
+        seconds, then = last["seconds"], last["factor"]
+        known = f"{minutes(seconds)} last time, when this machine was {then:g} times as slow"
+    else:
+        lines = dict(map(str.split, REFERENCE.read_text().splitlines()))
+        seconds, then = float(lines["test"]), 1.0
+        known = f"{minutes(seconds)} on two quiet cores"
+    now = f"it is {factor():g} times as slow as a quiet one now"
+    return f"about {minutes(seconds * factor() / then)}: {known}, and {now}"
 
 
 def fuzz(arguments: list[str]) -> int:
@@ -318,13 +388,16 @@ def main() -> int:
     REPORTS.mkdir(parents=True, exist_ok=True)
     for old in REPORTS.glob("*.xml"):
         old.unlink()
+    begin = time.monotonic()
+    if not sys.argv[1:]:
+        print(f"all tests take {expected()}", flush=True)
     cpp = CppTests()
-    python = (
-        run_python(sys.argv[1:]) if sys.argv[1:] else run_python_halves(FIRST_HALF, SECOND_HALF)
-    )
-    outcomes = [python, cpp.run()]
+    outcomes = [run_python(sys.argv[1:] or side_by_side()), cpp.run()]
     print_summary(outcomes)
     print(f"  not collected here  {ELSEWHERE}")
+    if not sys.argv[1:] and not any(outcome.problem for outcome in outcomes):
+        took = {"seconds": round(time.monotonic() - begin), "factor": factor()}
+        LAST.write_text(json.dumps(took))
     return status_of(outcomes)
 
 
