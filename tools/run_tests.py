@@ -16,7 +16,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -105,26 +104,11 @@ class Outcome:
         return ", ".join(f"{name.removeprefix('tests.')} {took_s:.0f} s" for name, took_s in most)
 
 
-class Load(threading.Thread):
-    """Watches how many programs want to run, for those whose time ran out."""
-
-    EVERY_S = 2.0
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._most = 0.0
-
-    def run(self) -> None:
-        """Keeps the highest load."""
-        while True:
-            self._most = max(self._most, os.getloadavg()[0])
-            time.sleep(self.EVERY_S)
-
-    def text(self) -> str:
-        """What to know of a test whose time ran out."""
-        most = max(self._most, os.getloadavg()[0])
-        limits = f"limits were {factor():g} times those of a quiet machine"
-        return f"the load was up to {most:.1f} on {CORES} cores; {limits}"
+def load_text() -> str:
+    """What to know of a test whose time ran out."""
+    loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    limits = f"limits were {factor():g} times those of a quiet machine"
+    return f"load in the last 1, 5, 15 minutes: {loads} on {CORES} cores; {limits}"
 
 
 def ucx_folder() -> str:
@@ -134,8 +118,6 @@ def ucx_folder() -> str:
     return f"{folders[0]}/lib" if folders else ""
 
 
-LOAD = Load()
-LOAD.start()
 factor()  # which the variables have then
 # The tools of this environment come first; the flags of the outer make are removed.
 ENV = {
@@ -305,7 +287,7 @@ def read_report(report: Path, outcome: Outcome) -> None:
             name = name if room == name else f"{room}::{name}"  # ctest has no rooms
             message = message[:200]
             if "timeout" in message.lower():
-                message += f" ({LOAD.text()})"
+                message += f" ({load_text()})"
             outcome.failures.append(f"{name}: {message}")
         elif skipped is not None:
             outcome.skipped[skipped.get("message") or "no reason given"] += 1
