@@ -72,44 +72,28 @@ std::string WithoutPidfds() {
   return control::OpenProcess(getpid()).valid() ? "" : std::strerror(errno);
 }
 
-LinkCosts CostsOf(const py::dict& from) {
-  LinkCosts costs;
-  costs.message_us = from["message_us"].cast<double>();
-  costs.latency_us = from["latency_us"].cast<double>();
-  costs.network_rate = from["network_rate"].cast<double>();
-  costs.stream_us = from["stream_us"].cast<std::vector<std::pair<int64_t, double>>>();
-  costs.meeting_us = from["meeting_us"].cast<double>();
-  costs.copy_rate = from["copy_rate"].cast<double>();
-  costs.memory_rate = from["memory_rate"].cast<double>();
-  costs.shared_cores = from["shared_cores"].cast<int>();
-  costs.turn_us = from["turn_us"].cast<double>();
-  return costs;
-}
-
 py::dict HostDict(const PredictedHost& host, const PredictedMemory& memory) {
   using namespace py::literals;
   return py::dict("sent_bytes"_a = host.sent_bytes, "received_bytes"_a = host.received_bytes,
                   "sent_messages"_a = host.sent_messages,
-                  "received_messages"_a = host.received_messages, "most_peers"_a = host.most_peers,
+                  "received_messages"_a = host.received_messages,
+                  "most_messages"_a = host.most_messages, "most_peers"_a = host.most_peers,
                   "all_peers"_a = host.all_peers, "meetings"_a = host.meetings,
-                  "time_us"_a = host.time_us, "network_us"_a = host.network_us,
-                  "messages_us"_a = host.messages_us, "copies_us"_a = host.copies_us,
-                  "meetings_us"_a = host.meetings_us, "segment_bytes"_a = memory.segment_bytes,
+                  "copied_bytes"_a = host.copied_bytes, "segment_bytes"_a = memory.segment_bytes,
                   "heads_bytes"_a = memory.heads_bytes, "scratch_bytes"_a = memory.scratch_bytes,
                   "shared_bytes"_a = memory.shared_bytes, "plan_bytes"_a = memory.plan_bytes);
 }
 
-// What a call on several hosts would cost: for all, for each host, and the bytes of each link,
-// int64 from host i to host j at [i * hosts + j].
+// What a call on several hosts would need: trips between them, the figures of each host, and the
+// bytes of each link, int64 from host i to host j at [i * hosts + j].
 py::tuple PredictCall(bool reduces, std::vector<int> host_of, std::vector<int64_t> counts,
-                      const std::string& dtype, const std::string& op, const py::dict& costs) {
+                      const std::string& dtype, const std::string& op) {
   CallToPredict call;
   const bool known = ParseDType(dtype.c_str(), &call.dtype) && ParseReduceOp(op.c_str(), &call.op);
   ThrowIfError(known ? Ok() : Error(ERROR_INVALID_PARAM, "no type ", dtype, ", or no sum ", op));
   call.reduces = reduces;
   call.host_of = std::move(host_of);
   call.counts = std::move(counts);
-  call.costs = CostsOf(costs);
   Prediction prediction;
   Status status;
   {
@@ -122,7 +106,7 @@ py::tuple PredictCall(bool reduces, std::vector<int> host_of, std::vector<int64_
     hosts.append(HostDict(prediction.hosts[i], prediction.memory[i]));
   }
   const auto* const links = reinterpret_cast<const char*>(prediction.link_bytes.data());
-  return py::make_tuple(prediction.time_us, hosts,
+  return py::make_tuple(prediction.trips, hosts,
                         py::bytes(links, prediction.link_bytes.size() * sizeof(int64_t)));
 }
 
@@ -149,7 +133,7 @@ void BindMachine(py::module_& module) {
   module.attr("MAX_RANKS") = control::kMaxGroupRanks;
   module.attr("MAX_HOST_RANKS") = control::kMaxRanks;
   module.def("predict_call", &PredictCall, py::arg("reduces"), py::arg("host_of"),
-             py::arg("counts"), py::arg("dtype"), py::arg("op"), py::arg("costs"));
+             py::arg("counts"), py::arg("dtype"), py::arg("op"));
 }
 
 }  // namespace collops::bindings

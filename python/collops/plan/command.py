@@ -41,10 +41,10 @@ REDUCTIONS = ("sum", "prod", "max", "min", "avg")
 _DESCRIPTION = """
 Predicts the cost of a call on hosts that need not exist: bytes, messages, connections, memory and
 time of each host and link, how each grows, and which limit is reached first. The schedule comes
-from the code that the backend ucx runs; the times come from a simulation with the costs of --links.
+from the code that the backend ucx runs; the times follow from it and from the costs of --links.
 """
 _STATUS = """
-docs/multihost.md explains the figures, and how close the times are to measured times.
+docs/multihost.md explains the figures, and what the times leave out.
 Exit status: 0 success, 2 wrong arguments.
 """
 
@@ -86,14 +86,6 @@ def parser() -> Parser:
         metavar="FILE",
         help="rows of collops bench --json, from which the costs are calibrated; without it they "
         "are assumed: 25 GB/s and 2 us between hosts",
-    )
-    add(
-        "--shared-cores",
-        type=count,
-        default=0,
-        metavar="C",
-        help="the ranks of all hosts share C cores, as network namespaces do (default: a core for "
-        "each rank)",
     )
     add("--json", metavar="FILE", help="write one JSON object; - prints it, and nothing else")
     return parser
@@ -189,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
         for host_of, names in every:
             call = call_on(options, host_of)
             progress.show(len(found), f"{len(host_of)} ranks on {len(names)} hosts")
-            found.append((call, names, predict(call, costs, options.shared_cores)))
+            found.append((call, names, predict(call, costs)))
     finally:
         progress.clear()
     call, names, largest = found[-1]

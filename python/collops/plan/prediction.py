@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +18,31 @@ from collops.core import core
 class Costs:
     """Times in microseconds, rates in bytes per microsecond (MB/s).
 
-    A message of m bytes from one rank to another, both with a core of their own, takes
-    ``2 * (message_us + stream(m)) + latency_us``, or with a slow network
-    ``m / network_rate + latency_us + message_us + stream(m)``.
-
     Attributes:
-        message_us: CPU at either end of a message or stream.
-        latency_us: from sent to arrived.
+        latency_us: from sent on one host to arrived on another.
+        message_us: of a rank's CPU, for each message that it sends or receives.
         network_rate: of a host's network device, in each direction.
-        stream_us: (bytes from a rank to another, CPU at either end beside message_us): linear
-            between the points, and in proportion beyond the last.
         meeting_us: for the ranks of a host to have heard each other.
         copy_rate: of one rank that copies.
         memory_rate: of all ranks of a host that copy together.
-        turn_us: how long a rank that waits keeps a core that it shares.
     """
 
-    message_us: float
     latency_us: float
+    message_us: float
     network_rate: float
-    stream_us: tuple[tuple[int, float], ...]
     meeting_us: float
     copy_rate: float
     memory_rate: float
-    turn_us: float
-
-    def on_cores(self, shared: int) -> dict[str, Any]:
-        """As the core takes them; `shared`: cores of all ranks, 0: each rank has its own."""
-        return {**asdict(self), "shared_cores": shared}
 
 
 # Not measured anywhere: round numbers of hosts on a 200 Gbit/s network with RDMA.
 ASSUMED = Costs(
-    message_us=1.0,
     latency_us=2.0,
+    message_us=1.0,
     network_rate=25_000.0,
-    stream_us=(),
     meeting_us=2.0,
     copy_rate=10_000.0,
     memory_rate=100_000.0,
-    turn_us=5.0,
 )
 
 
@@ -162,7 +147,7 @@ def growth(call: Call) -> Sequence[tuple[str, str]]:
 
 
 GATHER, REDUCE = "all_gatherv", "reduce_scatterv"
-# What can bound the time of a host, by the figure of the simulation that says it.
+# What can bound the time of a host, by the figure that says it.
 BOUNDS = {
     "network_us": "network",
     "messages_us": "CPU for messages",
@@ -192,7 +177,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the simulation found.
+    """What the schedule of a call needs, and how long that takes.
 
     Attributes:
         time_us: until the last rank is done.
@@ -224,13 +209,12 @@ def blocks(hosts: int, ranks_per_host: int) -> tuple[int, ...]:
     return tuple(rank // ranks_per_host for rank in range(hosts * ranks_per_host))
 
 
-def predict(call: Call, costs: Costs, shared_cores: int = 0) -> Prediction:
-    """Simulates a call.
+def predict(call: Call, costs: Costs) -> Prediction:
+    """What a call needs by its schedule, and how long that takes at these costs.
 
     Args:
         call: the call.
-        costs: what it is simulated with.
-        shared_cores: cores that the ranks of all hosts share; 0: each rank has one.
+        costs: of its hosts and of the network between them.
 
     Raises:
         ArgumentError: no group can make this call.
@@ -242,16 +226,30 @@ def predict(call: Call, costs: Costs, shared_cores: int = 0) -> Prediction:
         >>> found.links.tolist()  # 24 bytes of each head, and the blocks
         [[0, 4048], [92, 0]]
     """
-    time_us, hosts, links = core().predict_call(
-        call.op == REDUCE,
-        list(call.host_of),
-        list(call.counts),
-        call.dtype,
-        call.reduce,
-        costs.on_cores(shared_cores),
+    trips, figures, links = core().predict_call(
+        call.op == REDUCE, list(call.host_of), list(call.counts), call.dtype, call.reduce
     )
-    size = len(hosts)
+    size = len(figures)
+    ranks = [call.host_of.count(host) for host in range(size)]
+    hosts = [
+        _with_times(host, here, trips, costs) for host, here in zip(figures, ranks, strict=True)
+    ]
+    time_us = max(host["time_us"] for host in hosts)
     return Prediction(time_us, hosts, np.frombuffer(links, np.int64).reshape(size, size))
+
+
+def _with_times(host: dict[str, int], ranks: int, trips: int, costs: Costs) -> dict[str, Any]:
+    """The figures of a host with the times that follow from them."""
+    times = {
+        "network_us": max(host["sent_bytes"], host["received_bytes"]) / costs.network_rate,
+        "messages_us": host["most_messages"] * costs.message_us,
+        "copies_us": host["copied_bytes"] / min(costs.copy_rate, costs.memory_rate / ranks),
+        "meetings_us": host["meetings"] * costs.meeting_us,
+    }
+    # A rank works on one message while the device carries another one.
+    moved = max(times["network_us"], times["messages_us"])
+    time_us = trips * costs.latency_us + moved + times["copies_us"] + times["meetings_us"]
+    return {**host, "time_us": time_us, **times}
 
 
 def total_bytes(call: Call) -> int:

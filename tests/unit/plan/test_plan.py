@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,17 @@ def found_of(**figures: float) -> Prediction:
     """A prediction of one host of which only these figures are not 0."""
     names = predict(Call(GATHER, (0,), (1,)), ASSUMED).hosts[0]
     return Prediction(10.0, [{**dict.fromkeys(names, 0), "time_us": 10.0, **figures}], np.zeros(1))
+
+
+def test_the_parts_of_a_time() -> None:
+    costs = replace(ASSUMED, latency_us=100.0, meeting_us=10.0, message_us=0.5)
+    [left, _] = predict(Call(GATHER, blocks(2, 2), (1 << 20,) * 4), costs).hosts
+    moved = max(left["network_us"], left["messages_us"])
+    assert left["network_us"] == left["sent_bytes"] / costs.network_rate
+    assert left["meetings_us"] == 10.0 * (1 + 1 + 2)
+    assert left["time_us"] == pytest.approx(
+        2 * 100.0 + moved + left["copies_us"] + left["meetings_us"]
+    )
 
 
 def test_what_takes_half_of_the_time_bounds_it() -> None:

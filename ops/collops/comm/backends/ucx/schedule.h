@@ -101,7 +101,7 @@ inline bool TravelWithHead(const HostMap& hosts, int from, int to, int64_t bytes
 }
 
 // What crosses between hosts in a call that reduces nothing on the way. Depends on sizes and hosts
-// alone: the backend and the simulation use it. A value; waits for no one.
+// alone: the backend and its predictions use it. A value; waits for no one.
 class Schedule {
  public:
   // `counts`: elements by rank. Both must outlive it.
