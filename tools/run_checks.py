@@ -19,6 +19,7 @@ CPP_FOLDERS = [
     "ops",
     "bindings",
     "tests/cpp",
+    "tests/devices",
     "tests/gpu",
     "tests/npu",
 ]

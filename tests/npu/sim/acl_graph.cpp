@@ -1,13 +1,9 @@
 // Captured graphs of a simulated libascendcl, from its published signatures.
 #include <cstdint>
 
-#include "report.h"
-#include "stream.h"
+#include "acl.h"
 
-using collops_sim::FindStreamHere;
-using collops_sim::Graph;
-using collops_sim::Report;
-using collops_sim::Stream;
+using namespace collops_sim;
 
 namespace {
 
@@ -19,36 +15,26 @@ enum CaptureStatus { kNone = 0, kActive = 1 };
 
 extern "C" {
 
-int aclmdlRICaptureBegin(void* handle, int) {
+int aclmdlRICaptureBegin(void* handle, int mode) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
-  if (stream == nullptr) return code;
-  auto* const graph = new Graph;
-  code = stream->BeginCapture(graph);
-  if (code == 0) return 0;
-  delete graph;
-  return Report(code, "the stream is captured already");
+  return stream == nullptr ? code : BeginCapture(stream, mode);
 }
 int aclmdlRICaptureEnd(void* handle, void** graph) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
   if (stream == nullptr) return code;
-  Graph* ended = nullptr;
-  code = stream->EndCapture(&ended);
-  if (code == 0) {
-    *graph = ended;
-    return 0;
-  }
-  if (ended == nullptr) return Report(code, "no capture began on this stream");
-  delete ended;
-  *graph = nullptr;
-  return Report(code, "a stream that joined the capture was not joined back");
+  auto* ended = static_cast<Graph*>(*graph);
+  code = EndCapture(stream, &ended);
+  *graph = ended;
+  return code;
 }
 int aclmdlRICaptureGetInfo(void* handle, int* status, void** graph) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
   if (stream == nullptr) return code;
-  *graph = stream->graph();
+  const std::lock_guard<std::mutex> lock(CaptureMutex());
+  *graph = stream->capture == nullptr ? nullptr : stream->capture->graph;
   *status = *graph == nullptr ? kNone : kActive;
   return 0;
 }
@@ -59,25 +45,20 @@ int aclmdlRICaptureThreadExchangeMode(int*) {
 int aclmdlRIExecuteAsync(void* graph, void* handle) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
-  if (stream == nullptr) return code;
-  static_cast<Graph*>(graph)->Replay(stream);
-  return 0;
+  return stream == nullptr ? code : static_cast<Graph*>(graph)->Replay(stream);
 }
 // The caller has waited for its replays.
 int aclmdlRIDestroy(void* handle) {
-  auto* const graph = static_cast<Graph*>(handle);
-  if (graph->on_destroyed != nullptr) graph->on_destroyed(graph->user_data);
-  delete graph;
+  delete static_cast<Graph*>(handle);
   return 0;
 }
 // CANN takes several functions for a graph, but each of them once; one will do here.
 int aclmdlRIDestroyRegisterCallback(void* handle, void (*function)(void*), void* user_data) {
   auto* const graph = static_cast<Graph*>(handle);
-  if (function == nullptr || graph->on_destroyed != nullptr) {
-    return Report(kInvalidParam, "the graph has this callback already");
+  if (function == nullptr || !graph->kept.empty()) {
+    return Refuse(kInvalidParam, "the graph has this callback already");
   }
-  graph->on_destroyed = function;
-  graph->user_data = user_data;
+  graph->kept.push_back(std::shared_ptr<void>(user_data, function));
   return 0;
 }
 

@@ -3,7 +3,7 @@
 // unwritten.
 #include <string>
 
-#include "report.h"
+#include "acl.h"
 
 namespace {
 
@@ -11,7 +11,7 @@ constexpr int kOperatorNotFound = 100024;
 
 int Refuse(const char* name) {
   const std::string known = name == nullptr ? "(null)" : name;
-  return collops_sim::Report(kOperatorNotFound, "the operator " + known + " is not simulated");
+  return collops_sim::Refuse(kOperatorNotFound, "the operator " + known + " is not simulated");
 }
 
 }  // namespace

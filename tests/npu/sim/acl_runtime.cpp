@@ -1,36 +1,125 @@
 // Devices and memory of a simulated libascendcl, from its published signatures.
+#include "acl.h"
+
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include "memory.h"
-#include "report.h"
-#include "stream.h"
+namespace collops_sim {
+namespace {
 
-using collops_sim::Allocate;
-using collops_sim::CurrentDevice;
-using collops_sim::DeviceOf;
-using collops_sim::FindStreamHere;
-using collops_sim::Free;
-using collops_sim::kHost;
-using collops_sim::kNumDevices;
-using collops_sim::kUnknown;
-using collops_sim::NeedDevice;
-using collops_sim::Report;
-using collops_sim::Stream;
-using collops_sim::ToldToFail;
+thread_local int current_device = -1;
+// As in CANN, a thread is told of its own errors, and of each once.
+thread_local std::string recent;
+thread_local std::string handed_out;
+
+Home* Homes() {
+  static auto* const homes = [] {
+    auto* const made = new Home[kNumDevices];
+    for (int i = 0; i < kNumDevices; ++i) made[i].device = i;
+    return made;
+  }();
+  return homes;
+}
+
+}  // namespace
+
+int Refuse(int code, const std::string& text) {
+  recent = "EI9999: simulated CANN: " + text;
+  return code;
+}
+
+void Mistake(const std::string& text) {
+  std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
+}
+
+// No capture becomes invalid, and no stream waits for another unasked.
+int RefuseInCapture(const std::shared_ptr<Capture>&, int code, const std::string& text) {
+  return Refuse(code, text);
+}
+int CheckUncaptured(const Stream*) {
+  return 0;
+}
+int CheckJoining(const std::shared_ptr<Capture>&, const Stream*) {
+  return 0;
+}
+
+int DeviceOf(const void* address, size_t bytes) {
+  return Find(reinterpret_cast<uint64_t>(address), bytes).device;
+}
+
+Home* CurrentHome() {
+  return current_device < 0 ? nullptr : Homes() + current_device;
+}
+
+Stream* FindStream(void* handle) {
+  if (handle != nullptr) return KnownStream(handle);
+  Home* const home = CurrentHome();
+  return home == nullptr ? nullptr : DefaultStream(home);
+}
+
+Stream* FindStreamHere(void* handle, int* code) {
+  constexpr int kStreamOfAnotherContext = 107003;
+  *code = NeedDevice();
+  if (*code != 0) return nullptr;
+  Stream* stream = FindStream(handle);
+  if (stream != nullptr && stream->device() == current_device) return stream;
+  *code = Refuse(kStreamOfAnotherContext, "the stream is none of this thread's device");
+  return nullptr;
+}
+
+int CurrentDevice() {
+  return current_device;
+}
+
+int NeedDevice() {
+  constexpr int kNoContext = 107002;
+  return current_device < 0 ? Refuse(kNoContext, "no device is set in this thread") : 0;
+}
+
+const char* SocName() {
+  const char* name = std::getenv("COLLOPS_SIM_SOC");
+  return name == nullptr ? "Ascend910B1" : name;
+}
+
+}  // namespace collops_sim
+
+using namespace collops_sim;
 
 namespace {
 
+constexpr size_t kAlignment = 512;
+constexpr int kPoison = 0xA5;
 constexpr int kInvalidParam = 100000;
 constexpr int kBadAlloc = 200000;
 constexpr size_t kDeviceBytes = size_t{8} << 30;
 
 enum Kind { kHostToHost, kHostToDevice, kDeviceToHost, kDeviceToDevice, kDefault };
 
+// Poisoned, so that what nobody wrote does not look like zeros.
 int AllocateFor(void** address, size_t bytes, int device) {
-  *address = Allocate(bytes, device);
-  return *address == nullptr ? kBadAlloc : 0;
+  *address = nullptr;
+  if (posix_memalign(address, kAlignment, bytes + 1) != 0) return kBadAlloc;
+  std::memset(*address, kPoison, bytes);
+  Allocation made;
+  made.kind = device == kHostDevice ? Allocation::kPinned : Allocation::kDevice;
+  made.begin = reinterpret_cast<uintptr_t>(*address);
+  made.bytes = bytes;
+  made.device = device;
+  Insert(made);
+  return 0;
+}
+
+// False for an address that was not allocated, and for memory that is pinned.
+bool Free(void* address) {
+  bool in_use = false;
+  const Allocation removed = Remove(reinterpret_cast<uint64_t>(address), &in_use);
+  if (in_use) Mistake("memory is freed that a stream has yet to use");
+  if (removed.kind == Allocation::kNothing) return false;
+  std::free(address);
+  return true;
 }
 
 int AllocateHere(void** address, size_t bytes) {
@@ -40,22 +129,22 @@ int AllocateHere(void** address, size_t bytes) {
 
 // The end that `kind` says is on a device lies in device memory, whole.
 int CheckCopy(const void* to, size_t room, const void* from, size_t bytes, int kind) {
-  if (bytes > room) return Report(kInvalidParam, "a copy is longer than its destination");
+  if (bytes > room) return Refuse(kInvalidParam, "a copy is longer than its destination");
   const bool to_device = kind == kHostToDevice || kind == kDeviceToDevice;
   const bool from_device = kind == kDeviceToHost || kind == kDeviceToDevice;
   if (bytes > 0 && to_device && DeviceOf(to, bytes) < 0) {
-    return Report(kInvalidParam, "a copy to the device goes to a host pointer");
+    return Refuse(kInvalidParam, "a copy to the device goes to a host pointer");
   }
   if (bytes > 0 && from_device && DeviceOf(from, bytes) < 0) {
-    return Report(kInvalidParam, "a copy from the device comes from a host pointer");
+    return Refuse(kInvalidParam, "a copy from the device comes from a host pointer");
   }
   return 0;
 }
 
 int CheckFill(const void* address, size_t room, size_t bytes) {
-  if (bytes > room) return Report(kInvalidParam, "a fill is longer than its destination");
+  if (bytes > room) return Refuse(kInvalidParam, "a fill is longer than its destination");
   if (bytes > 0 && DeviceOf(address, bytes) < 0) {
-    return Report(kInvalidParam, "a fill goes to a host pointer, or past its allocation");
+    return Refuse(kInvalidParam, "a fill goes to a host pointer, or past its allocation");
   }
   return 0;
 }
@@ -64,6 +153,12 @@ int CheckFill(const void* address, size_t room, size_t bytes) {
 
 extern "C" {
 
+const char* aclGetRecentErrMsg() {
+  if (recent.empty()) return nullptr;
+  handed_out.swap(recent);
+  recent.clear();
+  return handed_out.c_str();
+}
 int aclInit(const char*) {
   return 0;
 }
@@ -72,8 +167,8 @@ int aclFinalize() {
 }
 
 int aclrtSetDevice(int32_t device) {
-  if (device < 0 || device >= kNumDevices) return Report(107001, "there is no such device");
-  collops_sim::SetCurrentDevice(device);
+  if (device < 0 || device >= kNumDevices) return Refuse(107001, "there is no such device");
+  current_device = device;
   return 0;
 }
 int aclrtResetDevice(int32_t) {
@@ -89,7 +184,7 @@ int aclrtGetDeviceCount(uint32_t* count) {
   return 0;
 }
 const char* aclrtGetSocName() {
-  return collops_sim::SocName();
+  return SocName();
 }
 
 // A context is its device's number and one.
@@ -109,15 +204,15 @@ int aclrtMallocAlign32(void** address, size_t bytes, int) {
   return AllocateHere(address, bytes);
 }
 int aclrtMallocHost(void** address, size_t bytes) {
-  return AllocateFor(address, bytes, kHost);
+  return AllocateFor(address, bytes, kHostDevice);
 }
 int aclrtFree(void* address) {
   return Free(address)
              ? 0
-             : Report(kInvalidParam, "aclrtFree of memory that is not the device's, or in use");
+             : Refuse(kInvalidParam, "aclrtFree of memory that is not the device's, or in use");
 }
 int aclrtFreeHost(void* address) {
-  return Free(address) ? 0 : Report(kInvalidParam, "aclrtFreeHost of memory of another kind");
+  return Free(address) ? 0 : Refuse(kInvalidParam, "aclrtFreeHost of memory of another kind");
 }
 int aclrtGetMemInfo(int, size_t* free, size_t* total) {
   *free = *total = kDeviceBytes;
@@ -134,7 +229,7 @@ int aclrtPointerGetAttributes(const void* address, PointerAttributes* attributes
   const int device = DeviceOf(address, 1);
   *attributes = {};
   attributes->device = device < 0 ? 0 : static_cast<uint32_t>(device);
-  attributes->kind = device == kUnknown ? 2 : device == kHost ? 0 : 1;
+  attributes->kind = device == kNoDevice ? 2 : device == kHostDevice ? 0 : 1;
   return 0;
 }
 
@@ -163,7 +258,7 @@ int aclrtMemset(void* address, size_t room, int32_t value, size_t bytes) {
   return error;
 }
 int aclrtMemsetAsync(void* address, size_t room, int32_t value, size_t bytes, void* stream_handle) {
-  if (const int code = ToldToFail("aclrtMemsetAsync")) return code;
+  if (const int code = PlannedFailure("aclrtMemsetAsync")) return code;
   int error = 0;
   Stream* stream = FindStreamHere(stream_handle, &error);
   if (error == 0) error = CheckFill(address, room, bytes);

@@ -1,26 +1,18 @@
 // Streams and events of a simulated libascendcl, from its published signatures.
 #include <cstdint>
 
-#include "memory.h"
-#include "report.h"
-#include "stream.h"
+#include "acl.h"
 
-using collops_sim::CurrentDevice;
-using collops_sim::Event;
-using collops_sim::FindStream;
-using collops_sim::FindStreamHere;
-using collops_sim::NeedDevice;
-using collops_sim::Report;
-using collops_sim::Stream;
+using namespace collops_sim;
 
 namespace {
 
 constexpr int kInvalidHandle = 107003;
-constexpr int kEventCaptured = 107028;  // ACL_ERROR_RT_EVENT_CAPTURED
+constexpr int kTimeout = 507046;  // ACL_ERROR_RT_STREAM_SYNC_TIMEOUT
 
 int NewStream(void** stream) {
   if (const int code = NeedDevice()) return code;
-  *stream = collops_sim::CreateStream(CurrentDevice());
+  *stream = CreateStream(CurrentHome(), Stream::Order::kNonBlocking);
   return 0;
 }
 
@@ -31,16 +23,25 @@ int NewEvent(void** event) {
   return 0;
 }
 
-// 0, or why nobody can ask whether the event was reached.
-int CheckAsked(void* event) {
-  if (const int code = NeedDevice()) return code;
-  if (!collops_sim::IsCaptured(static_cast<Event*>(event))) return 0;
-  return Report(kEventCaptured, "the event is part of a graph");
+// 0 and the event's last record, or why nobody can ask for it.
+int FindRecord(void* event, std::shared_ptr<Mark>* mark) {
+  const int code = NeedDevice();
+  return code == 0 ? LastRecord(static_cast<Event*>(event), mark) : code;
+}
+int AskRecord(void* event, int* status, int reached) {
+  std::shared_ptr<Mark> mark;
+  const int code = FindRecord(event, &mark);
+  if (code == 0) *status = mark == nullptr || mark->IsReached() ? reached : 1 - reached;
+  return code;
+}
+
+int Synchronize(Stream* stream, int timeout_ms) {
+  return stream->Finish(timeout_ms / 1000.0) ? stream->error() : kTimeout;
 }
 
 Stream* Find(void* handle, int* code) {
   Stream* stream = FindStream(handle);
-  *code = stream == nullptr ? Report(kInvalidHandle, "there is no such stream") : 0;
+  *code = stream == nullptr ? Refuse(kInvalidHandle, "there is no such stream") : 0;
   return stream;
 }
 
@@ -55,7 +56,7 @@ int aclrtCreateStreamWithConfig(void** stream, uint32_t, uint32_t) {
   return NewStream(stream);
 }
 int aclrtDestroyStream(void* stream) {
-  return collops_sim::DestroyStream(stream) ? 0 : kInvalidHandle;
+  return DestroyStream(stream) ? 0 : kInvalidHandle;
 }
 int aclrtDestroyStreamForce(void* stream) {
   return aclrtDestroyStream(stream);
@@ -63,7 +64,7 @@ int aclrtDestroyStreamForce(void* stream) {
 int aclrtSynchronizeStreamWithTimeout(void* handle, int32_t timeout_ms) {
   int code = 0;
   Stream* stream = Find(handle, &code);
-  return stream == nullptr ? code : stream->Synchronize(timeout_ms);
+  return stream == nullptr ? code : Synchronize(stream, timeout_ms);
 }
 int aclrtSynchronizeStream(void* handle) {
   return aclrtSynchronizeStreamWithTimeout(handle, -1);
@@ -75,8 +76,13 @@ int aclrtStreamQuery(void* handle, int* status) {
   return code;
 }
 int aclrtSynchronizeDeviceWithTimeout(int32_t timeout_ms) {
-  if (const int code = NeedDevice()) return code;
-  return collops_sim::SynchronizeAll(CurrentDevice(), timeout_ms);
+  int error = NeedDevice();
+  if (error != 0) return error;
+  for (Stream* stream : StreamsOf(CurrentHome())) {
+    const int found = Synchronize(stream, timeout_ms);
+    if (error == 0) error = found;
+  }
+  return error;
 }
 int aclrtSynchronizeDevice() {
   return aclrtSynchronizeDeviceWithTimeout(-1);
@@ -97,33 +103,26 @@ int aclrtDestroyEvent(void*) {
 int aclrtRecordEvent(void* event, void* handle) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
-  if (stream == nullptr) return code;
-  collops_sim::Record(static_cast<Event*>(event), stream);
-  return 0;
+  return stream == nullptr ? code : Record(static_cast<Event*>(event), stream);
 }
 int aclrtStreamWaitEvent(void* handle, void* event) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
-  if (stream != nullptr) code = collops_sim::WaitOn(static_cast<Event*>(event), stream);
-  return code == 0 ? 0 : Report(code, "the stream cannot wait for this event");
+  return stream == nullptr ? code : WaitOn(static_cast<Event*>(event), stream);
 }
 int aclrtResetEvent(void*, void*) {
   return 0;
 }
 int aclrtQueryEventStatus(void* event, int* status) {
-  if (const int code = CheckAsked(event)) return code;
-  *status = collops_sim::Reached(static_cast<Event*>(event)) ? 1 : 0;
-  return 0;
+  return AskRecord(event, status, 1);
 }
 int aclrtQueryEventWaitStatus(void* event, int* status) {
-  if (const int code = CheckAsked(event)) return code;
-  *status = collops_sim::Reached(static_cast<Event*>(event)) ? 0 : 1;
-  return 0;
+  return AskRecord(event, status, 0);
 }
 int aclrtSynchronizeEvent(void* event) {
-  if (collops_sim::IsCaptured(static_cast<Event*>(event))) return CheckAsked(event);
-  collops_sim::WaitFor(static_cast<Event*>(event));
-  return 0;
+  std::shared_ptr<Mark> mark;
+  const int code = LastRecord(static_cast<Event*>(event), &mark);
+  return code != 0 || mark == nullptr ? code : mark->Wait();
 }
 int aclrtEventElapsedTime(float* ms, void*, void*) {
   *ms = 0.0F;

@@ -360,13 +360,13 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
   if (!IsHandle(handle)) return Blas::kNotInitialized;
   Stream* stream = nullptr;
   if (FindHere(stream_handle, &stream) != Result::kSuccess ||
-      stream->context() != static_cast<Handle*>(handle)->context) {
+      ContextOf(stream) != static_cast<Handle*>(handle)->context) {
     return Refuse(Blas::kInvalidValue, "the stream is not one of the handle's context");
   }
   Product product{*plan, *a, *b, *c, *d, a_data, b_data, c_data, d_data};
   std::memcpy(&product.alpha, alpha, sizeof(float));
   std::memcpy(&product.beta, beta, sizeof(float));
-  const int device = stream->context()->device;
+  const int device = ContextOf(stream)->device;
   std::string wrong = CheckShapes(product);
   if (wrong.empty()) wrong = CheckMemory(product, device);
   // Without an algorithm it asks its own heuristic, which takes what alignment there is.
@@ -378,13 +378,13 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
     wrong = "the matrices are aligned to fewer bytes than the heuristic was told";
   }
   if (!wrong.empty()) return Refuse(Blas::kInvalidValue, wrong);
-  LoadOnce(stream->context(), KernelOf(product, chosen));
+  LoadOnce(ContextOf(stream), KernelOf(product, chosen));
   ++products_for[std::clamp(plan->multiprocessors, 0, kMultiprocessors)];
   const int parts = static_cast<int>(chosen.parts);
   const size_t used = chosen.workspace;
   const bool rounds = chosen.rounds_parts != 0;
   const Result result = stream->Enqueue(
-      [=, kept = chosen, context = stream->context()] {
+      [=, kept = chosen, context = ContextOf(stream)] {
         if (!FindPlace(kept, *context)) return kLaunchTimeout;
         // What an algorithm leaves in its workspace is of no use to anyone.
         if (used > 0) std::memset(HostView(reinterpret_cast<uint64_t>(workspace)), 0xA5, used);

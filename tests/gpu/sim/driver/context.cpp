@@ -77,7 +77,10 @@ CallbackScope::~CallbackScope() {
 void LoadOnce(Context* context, const std::string& kernel) {
   const std::lock_guard<std::mutex> lock(context->loading);
   if (!context->loaded.insert(kernel).second) return;
-  for (Stream* const stream : StreamsOf(context)) stream->WaitUntilNothingRuns();
+  for (Stream* const stream : StreamsOf(context)) {
+    if (stream->FinishWhatRuns(TimeoutS())) continue;
+    Mistake("a module is loaded while a kernel runs that does not end");
+  }
 }
 
 const char* EnteredFunction() {
@@ -116,7 +119,7 @@ Result Enter(const char* function, unsigned needs) {
     Mistake(name + " while a kernel waits for a signal: both may wait forever");
   }
   if (IsBlocked(name)) {
-    for (Stream* const stream : StreamsOf(context)) static_cast<void>(stream->Synchronize());
+    for (Stream* const stream : StreamsOf(context)) static_cast<void>(Synchronize(stream));
   }
   return Result::kSuccess;
 }

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <future>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "driver/report.h"
+#include "sim/stream.h"
 
 namespace collops_sim {
 
@@ -16,17 +16,11 @@ constexpr int kMultiprocessors = 8;
 constexpr int kBlocksPerMultiprocessor = 1;
 constexpr int kMostBlocksAtOnce = kMultiprocessors * kBlocksPerMultiprocessor;
 
-// A device's primary context. There are no others.
-struct Context {
-  int device = 0;
+// A device's primary context. There are no others. After a kernel's error every call answers it.
+struct Context : Home {
   std::atomic<int> retained{0};
-  std::atomic<int> error{0};    // of a kernel: every call answers it from then on
   std::atomic<int> waiting{0};  // kernels that run and have waited for a signal, or in NCCL
   std::atomic<int64_t> waiting_threads{0};  // of their grids
-  std::mutex enqueuing;                     // orders the legacy stream with the others
-  // Of each hardware queue: when what was put there last has begun.
-  std::vector<std::shared_future<void>> queues;
-  std::atomic<int> num_streams{0};
   std::mutex peers_mutex;
   std::set<int> peers;  // devices whose memory its kernels may use
   std::mutex loading;   // held while a module is loaded: all other calls of the context wait

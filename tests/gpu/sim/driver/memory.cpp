@@ -3,10 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 
 #include "collops/kernels/cuda/bodies/memory.h"
@@ -20,26 +18,8 @@ constexpr int kPoison = 0xA5;
 
 uintptr_t range = 0;  // device addresses; the bytes are kRange behind
 
-struct Table {
-  std::mutex mutex;
-  std::map<uintptr_t, Allocation> allocations;
-  std::map<int, size_t> used;  // by device
-  uintptr_t next = 0;
-
-  Allocation* Holding(uint64_t address, size_t bytes) {
-    const auto next_one = allocations.upper_bound(address);
-    if (next_one == allocations.begin()) return nullptr;
-    Allocation& found = std::prev(next_one)->second;
-    const size_t offset = address - found.begin;
-    const bool holds = offset < found.bytes && bytes <= found.bytes - offset;
-    return holds ? &found : nullptr;
-  }
-};
-
-Table& GetTable() {
-  static Table* const table = new Table;
-  return *table;
-}
+std::mutex addresses_mutex;
+uintptr_t next_address = 0;
 
 }  // namespace
 
@@ -48,7 +28,7 @@ void ReserveAddresses() {
   void* const found = mmap(nullptr, 2 * kRange, PROT_NONE, kFlags, -1, 0);
   if (found == MAP_FAILED) std::abort();
   range = reinterpret_cast<uintptr_t>(found);
-  GetTable().next = range + kPage;
+  next_address = range + kPage;
   collops::cuda::host_shift = HostShift();
 }
 
@@ -64,16 +44,6 @@ std::ptrdiff_t HostShift() {
 
 void* HostView(uint64_t address) {
   return reinterpret_cast<void*>(IsDeviceAddress(address) ? address + kRange : address);
-}
-
-Allocation Find(uint64_t address, size_t bytes) {
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  const Allocation* found = table.Holding(address, bytes);
-  if (found == nullptr) return {};
-  Allocation copy = *found;
-  copy.user = nullptr;  // a copy is no pin
-  return copy;
 }
 
 std::string CheckOnDevice(const void* address, size_t bytes, int device) {
@@ -106,75 +76,11 @@ std::string CheckReach(const Allocation& allocation, int device, const std::set<
 }
 
 uintptr_t TakeAddresses(size_t bytes, size_t alignment) {
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  const uintptr_t first = (table.next + alignment - 1) / alignment * alignment;
+  const std::lock_guard<std::mutex> lock(addresses_mutex);
+  const uintptr_t first = (next_address + alignment - 1) / alignment * alignment;
   if (first + bytes + kPage - range > kRange) return 0;
-  table.next = first + PagesOf(bytes) + kPage;
+  next_address = first + PagesOf(bytes) + kPage;
   return first;
-}
-
-void Insert(const Allocation& allocation) {
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  table.allocations[allocation.begin] = allocation;
-  if (allocation.kind == Allocation::kDevice) table.used[allocation.device] += allocation.bytes;
-}
-
-Allocation Remove(uint64_t begin, bool* in_use) {
-  *in_use = false;
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  const auto found = table.allocations.find(begin);
-  if (found == table.allocations.end()) return {};
-  *in_use = found->second.user.use_count() > 1;
-  if (*in_use) return {};
-  const Allocation removed = found->second;
-  table.allocations.erase(found);
-  if (removed.kind == Allocation::kDevice) table.used[removed.device] -= removed.bytes;
-  return removed;
-}
-
-Allocation OpenAgain(uint64_t origin) {
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  for (auto& [begin, allocation] : table.allocations) {
-    if (allocation.kind != Allocation::kOpened || allocation.origin != origin) continue;
-    ++allocation.opened;
-    Allocation copy = allocation;
-    copy.user = nullptr;
-    return copy;
-  }
-  return {};
-}
-
-int CloseOnce(uint64_t begin) {
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  const auto found = table.allocations.find(begin);
-  if (found == table.allocations.end()) return -1;
-  if (found->second.kind != Allocation::kOpened) return -1;
-  return --found->second.opened;
-}
-
-void SetAccessible(uint64_t begin, int device) {
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  const auto found = table.allocations.find(begin);
-  if (found == table.allocations.end()) return;
-  found->second.accessible = true;
-  found->second.devices.insert(device);
-}
-
-std::vector<std::shared_ptr<void>> Pin(const std::vector<const void*>& addresses) {
-  std::vector<std::shared_ptr<void>> pins;
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  for (const void* address : addresses) {
-    const Allocation* found = table.Holding(reinterpret_cast<uint64_t>(address), 0);
-    if (found != nullptr) pins.push_back(found->user);
-  }
-  return pins;
 }
 
 // Every access behind the end (to 256 bytes) meets a page that is not there.
@@ -226,12 +132,6 @@ int NewFile(size_t bytes, int device) {
 size_t DeviceBytes() {
   const char* text = std::getenv("COLLOPS_SIM_MEMORY");
   return text == nullptr ? size_t{4} << 30 : std::strtoull(text, nullptr, 10);
-}
-
-size_t UsedBytes(int device) {
-  Table& table = GetTable();
-  const std::lock_guard<std::mutex> lock(table.mutex);
-  return table.used[device];
 }
 
 }  // namespace collops_sim

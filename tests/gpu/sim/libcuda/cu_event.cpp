@@ -2,8 +2,8 @@
 #include <set>
 
 #include "collops/kernels/cuda/driver.h"
-#include "driver/capture.h"
-#include "driver/event.h"
+#include "driver/stream.h"
+#include "sim/capture.h"
 
 namespace collops_sim {
 namespace {
@@ -29,69 +29,13 @@ Result FindEvent(void* handle, Event** event) {
   return Refuse(Result::kInvalidHandle, "there is no such event");
 }
 
-// The event's last record, for a host that asks; kCapturedEvent if a graph has it.
-Result LastRecord(void* handle, std::shared_ptr<Mark>* mark) {
+Result LastRecordOf(void* handle, std::shared_ptr<Mark>* mark) {
   Event* event = nullptr;
   const Result result = FindEvent(handle, &event);
-  if (result != Result::kSuccess) return result;
-  const std::lock_guard<std::mutex> lock(event->mutex);
-  if (event->capture != nullptr) return Refuse(kCapturedEvent, "the event is part of a graph");
-  *mark = event->last;
-  return Result::kSuccess;
-}
-
-Result RecordOn(Stream* stream, Event* event) {
-  bool taken = false;
-  const Result result = RecordIntoGraph(stream, event, &taken);
-  if (taken || result != Result::kSuccess) return result;
-  const auto mark = std::make_shared<Mark>();
-  {
-    const std::lock_guard<std::mutex> lock(event->mutex);
-    event->last = mark;
-    event->capture = nullptr;
-  }
-  return stream->Enqueue([mark] { return mark->Reach(); });
-}
-
-Result WaitOn(Stream* stream, Event* event) {
-  bool taken = false;
-  const Result result = WaitInGraph(stream, event, &taken);
-  if (taken || result != Result::kSuccess) return result;
-  std::shared_ptr<Mark> mark;
-  {
-    const std::lock_guard<std::mutex> lock(event->mutex);
-    mark = event->last;
-  }
-  if (mark == nullptr) return Result::kSuccess;
-  return stream->Enqueue([mark] { return mark->Wait(); }, {}, true);
+  return result == Result::kSuccess ? LastRecord(event, mark) : result;
 }
 
 }  // namespace
-
-Result OrderStreams(Stream* before, Stream* after) {
-  Event event;
-  const Result result = RecordOn(before, &event);
-  return result == Result::kSuccess ? WaitOn(after, &event) : result;
-}
-
-Result Mark::Reach() {
-  const std::lock_guard<std::mutex> lock(mutex);
-  done = true;
-  when = std::chrono::steady_clock::now();
-  changed.notify_all();
-  return Result::kSuccess;
-}
-
-Result Mark::Wait() {
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [this] { return done; });
-  return Result::kSuccess;
-}
-
-bool Mark::IsReached() {
-  const std::lock_guard<std::mutex> lock(mutex);
-  return done;
-}
 
 }  // namespace collops_sim
 
@@ -103,7 +47,7 @@ Result cuEventCreate(void** event, unsigned int flags) {
   const Result result = Enter("cuEventCreate", kCall);
   if (result != Result::kSuccess) return result;
   auto* const made = new Event;
-  made->context = CurrentContext();
+  made->home = CurrentContext();
   made->is_timed = (flags & collops::cuda::kEventDisableTiming) == 0;
   if ((flags & collops::cuda::kEventInterprocess) != 0 && made->is_timed) {
     delete made;
@@ -130,10 +74,10 @@ Result cuEventRecord(void* handle, void* stream_handle) {
   if (result == Result::kSuccess) result = FindEvent(handle, &event);
   if (result == Result::kSuccess) result = FindStream(stream_handle, &stream);
   if (result != Result::kSuccess) return result;
-  if (event->context != stream->context()) {
+  if (event->home != stream->home()) {
     return Refuse(Result::kInvalidHandle, "event and stream are of different contexts");
   }
-  return RecordOn(stream, event);
+  return Record(event, stream);
 }
 Result cuStreamWaitEvent(void* stream_handle, void* handle, unsigned int) {
   Event* event = nullptr;
@@ -142,20 +86,20 @@ Result cuStreamWaitEvent(void* stream_handle, void* handle, unsigned int) {
   if (result == Result::kSuccess) result = FindEvent(handle, &event);
   if (result == Result::kSuccess) result = FindStream(stream_handle, &stream);
   if (result != Result::kSuccess) return result;
-  return WaitOn(stream, event);
+  return WaitOn(event, stream);
 }
 
 Result cuEventQuery(void* event) {
   std::shared_ptr<Mark> mark;
   Result result = Enter("cuEventQuery", kCall | kIsUnsafe);
-  if (result == Result::kSuccess) result = LastRecord(event, &mark);
+  if (result == Result::kSuccess) result = LastRecordOf(event, &mark);
   if (result != Result::kSuccess || mark == nullptr) return result;
   return mark->IsReached() ? Result::kSuccess : Result::kNotReady;
 }
 Result cuEventSynchronize(void* event) {
   std::shared_ptr<Mark> mark;
   Result result = Enter("cuEventSynchronize", kCall | kIsUnsafe);
-  if (result == Result::kSuccess) result = LastRecord(event, &mark);
+  if (result == Result::kSuccess) result = LastRecordOf(event, &mark);
   return result != Result::kSuccess || mark == nullptr ? result : mark->Wait();
 }
 Result cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
@@ -163,7 +107,7 @@ Result cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
   std::shared_ptr<Mark> marks[2];
   void* const handles[] = {begin, end};
   for (int i = 0; i < 2 && result == Result::kSuccess; ++i) {
-    result = LastRecord(handles[i], &marks[i]);
+    result = LastRecordOf(handles[i], &marks[i]);
     if (result != Result::kSuccess) return result;
     if (!static_cast<Event*>(handles[i])->is_timed || marks[i] == nullptr) {
       return Refuse(Result::kInvalidHandle, "an event has no timing, or was not recorded");

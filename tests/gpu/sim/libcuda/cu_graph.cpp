@@ -1,4 +1,5 @@
 // Graphs and user objects of a simulated libcuda, from its published signatures.
+#include <algorithm>
 #include <set>
 
 #include "driver/capture.h"
@@ -14,7 +15,6 @@ struct Executable {
   explicit Executable(const Graph& from) : graph(from) {}
 
   Graph graph;
-  std::vector<Stream*> lanes;  // behind lane 0, which is the stream of the replay
   std::shared_ptr<Mark> last;
 };
 
@@ -39,42 +39,34 @@ std::shared_ptr<Executable> Take(void* handle, bool removes) {
   return nullptr;
 }
 
+bool IsFreed(const void* address) {
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  return IsDeviceAddress(number) && Find(number, 0).kind == Allocation::kNothing;
+}
+
 Result Replay(const std::shared_ptr<Executable>& executable, Stream* stream) {
-  const Graph& graph = executable->graph;
-  for (size_t lane = executable->lanes.size() + 1; lane < graph.contexts.size(); ++lane) {
-    executable->lanes.push_back(CreateStream(graph.contexts[lane], Stream::Order::kNonBlocking));
+  for (const Graph::Node& node : executable->graph.nodes) {
+    if (std::none_of(node.used.begin(), node.used.end(), IsFreed)) continue;
+    Mistake("a graph is replayed that uses memory which was freed");
+    return Result::kInvalidValue;
   }
-  std::vector<std::shared_ptr<Mark>> marks;
-  for (int i = 0; i < graph.num_records; ++i) marks.push_back(std::make_shared<Mark>());
   Result result = Result::kSuccess;
   if (executable->last != nullptr) {
     result = stream->Enqueue([mark = executable->last] { return mark->Wait(); }, {}, true);
   }
-  for (const Graph::Node& node : graph.nodes) {
-    if (result != Result::kSuccess) return result;
-    Stream* where = node.lane == 0 ? stream : executable->lanes[static_cast<size_t>(node.lane - 1)];
-    for (const void* address : node.used) {
-      const auto number = reinterpret_cast<uintptr_t>(address);
-      if (!IsDeviceAddress(number) || Find(number, 0).kind != Allocation::kNothing) continue;
-      Mistake("a graph is replayed that uses memory which was freed");
-      return Result::kInvalidValue;
-    }
-    if (node.record >= 0) {
-      const auto mark = marks[static_cast<size_t>(node.record)];
-      result = where->Enqueue([mark] { return mark->Reach(); });
-    } else if (node.wait >= 0) {
-      const auto mark = marks[static_cast<size_t>(node.wait)];
-      result = where->Enqueue([mark] { return mark->Wait(); }, {}, true);
-    } else {
-      result = node.launch(where);
-    }
-  }
+  if (result == Result::kSuccess) result = executable->graph.Replay(stream);
+  if (result != Result::kSuccess) return result;
   executable->last = std::make_shared<Mark>();
   // The replay keeps the executable, and so its user objects, until it has ended.
   return stream->Enqueue([mark = executable->last, executable] { return mark->Reach(); });
 }
 
-}  // namespace
+// Shared by the graphs that hold it; `destroy` runs when the last one lets it go.
+struct UserObject {
+  void (*destroy)(void*) = nullptr;
+  void* pointer = nullptr;
+  unsigned references = 0;
+};
 
 void ReleaseUserObject(UserObject* object, unsigned count) {
   {
@@ -87,17 +79,7 @@ void ReleaseUserObject(UserObject* object, unsigned count) {
   delete object;
 }
 
-Graph::Graph(const Graph& other)
-    : nodes(other.nodes),
-      contexts(other.contexts),
-      num_records(other.num_records),
-      objects(other.objects) {
-  for (auto& [object, count] : objects) object->references += count;
-}
-
-Graph::~Graph() {
-  for (auto& [object, count] : objects) ReleaseUserObject(object, count);
-}
+}  // namespace
 
 }  // namespace collops_sim
 
@@ -163,7 +145,8 @@ Result cuGraphRetainUserObject(void* graph, void* handle, unsigned int count, un
   auto* const object = static_cast<UserObject*>(handle);
   const std::lock_guard<std::mutex> lock(CaptureMutex());
   if (flags != collops::cuda::kGraphUserObjectMove) object->references += count;
-  static_cast<Graph*>(graph)->objects.push_back({object, count});
+  const auto release = [count](UserObject* kept) { ReleaseUserObject(kept, count); };
+  static_cast<Graph*>(graph)->kept.push_back(std::shared_ptr<UserObject>(object, release));
   return result;
 }
 

@@ -250,7 +250,7 @@ Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, void* st
     result = Copy(reinterpret_cast<uint64_t>(to), from, bytes, stream);
   }
   // Pageable memory is full when the call returns.
-  return result == Result::kSuccess && pageable ? found->Synchronize() : result;
+  return result == Result::kSuccess && pageable ? Synchronize(found) : result;
 }
 // With unified addresses, an end that is no GPU's is the host's.
 Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, void* stream) {
@@ -271,7 +271,7 @@ Result cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t bytes) {
   Result result = cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr);
   Stream* stream = nullptr;
   if (result == Result::kSuccess) result = collops_sim::FindHere(nullptr, &stream);
-  return result == Result::kSuccess ? stream->Synchronize() : result;
+  return result == Result::kSuccess ? Synchronize(stream) : result;
 }
 Result cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t bytes) {
   return cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr);

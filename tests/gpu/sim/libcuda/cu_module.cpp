@@ -121,7 +121,7 @@ Result LaunchOn(void* stream_handle, void* handle, const Grid& grid, uint32_t sh
   if (args == nullptr || extra != nullptr) {
     return Refuse(Result::kInvalidValue, "the kernels take one struct, by `kernelParams`");
   }
-  Context* const context = stream->context();
+  Context* const context = ContextOf(stream);
   if (function->module->context != context) {
     return Refuse(Result::kInvalidHandle, "the kernel was loaded in another context");
   }

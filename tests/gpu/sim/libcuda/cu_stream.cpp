@@ -39,7 +39,8 @@ Result FindAsked(const char* function, void* handle, Stream** stream) {
 
 CaptureStatus StatusOf(const Stream* stream) {
   if (stream->capture == nullptr) return CaptureStatus::kNone;
-  return stream->capture->is_invalid ? CaptureStatus::kInvalidated : CaptureStatus::kActive;
+  const bool is_valid = stream->capture->invalid == kFine;
+  return is_valid ? CaptureStatus::kActive : CaptureStatus::kInvalidated;
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ Result cuStreamDestroy_v2(void* handle) {
 Result cuStreamSynchronize(void* handle) {
   Stream* stream = nullptr;
   const Result result = FindAsked("cuStreamSynchronize", handle, &stream);
-  return result == Result::kSuccess ? stream->Synchronize() : result;
+  return result == Result::kSuccess ? Synchronize(stream) : result;
 }
 Result cuStreamQuery(void* handle) {
   Stream* stream = nullptr;
@@ -82,7 +83,7 @@ Result cuCtxSynchronize() {
   if (result != Result::kSuccess) return result;
   for (Stream* stream : StreamsOf(CurrentContext())) {
     if (stream->IsCapturing()) return RefuseInCapture(stream, "cuCtxSynchronize");
-    result = stream->Synchronize();
+    result = Synchronize(stream);
     if (result != Result::kSuccess) return result;
   }
   return result;
@@ -91,7 +92,7 @@ Result cuStreamGetCtx(void* handle, void** context) {
   Stream* stream = nullptr;
   Result result = Enter("cuStreamGetCtx", kNeedsInit);
   if (result == Result::kSuccess) result = FindStream(handle, &stream);
-  if (result == Result::kSuccess) *context = stream->context();
+  if (result == Result::kSuccess) *context = ContextOf(stream);
   return result;
 }
 
@@ -128,7 +129,10 @@ Result cuStreamBeginCapture_v2(void* handle, CaptureMode mode) {
   Stream* stream = nullptr;
   Result result = Enter("cuStreamBeginCapture_v2", kCall);
   if (result == Result::kSuccess) result = FindStream(handle, &stream);
-  return result == Result::kSuccess ? BeginCapture(stream, mode) : result;
+  if (result != Result::kSuccess) return result;
+  if (stream->order() != Stream::Order::kLegacy)
+    return BeginCapture(stream, static_cast<int>(mode));
+  return Refuse(Result::kStreamCaptureUnsupported, "the legacy stream cannot be captured");
 }
 Result cuStreamEndCapture(void* handle, void** graph) {
   Stream* stream = nullptr;
@@ -136,7 +140,8 @@ Result cuStreamEndCapture(void* handle, void** graph) {
   if (result == Result::kSuccess) result = FindStream(handle, &stream);
   if (result != Result::kSuccess) return result;
   Graph* ended = nullptr;
-  result = EndCapture(stream, &ended);
+  result = MayEndHere(stream);
+  if (result == Result::kSuccess) result = EndCapture(stream, &ended);
   *graph = ended;
   return result;
 }

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "driver/context.h"
-#include "driver/event.h"
 #include "driver/memory.h"
+#include "sim/capture.h"
 
 namespace collops_sim {
 namespace {
@@ -40,6 +40,11 @@ std::vector<const void*> MemoryOf(const std::vector<Call>& calls) {
 
 }  // namespace
 
+std::string HostAddress() {
+  const char* text = std::getenv("COLLOPS_SIM_HOST_IP");
+  return text == nullptr ? "" : text;
+}
+
 std::shared_ptr<Comm> FindComm(void* handle) {
   Comms& comms = GetComms();
   const std::lock_guard<std::mutex> lock(comms.mutex);
@@ -63,7 +68,7 @@ int LiveComms() {
 }
 
 Nccl Comm::Meet(const std::string& root) {
-  const std::string error = mesh_.Connect(root, rank_, size_, device_);
+  const std::string error = mesh_.Connect(root, HostAddress(), rank_, size_, device_, TimeoutS());
   if (!error.empty()) {
     if (!mesh_.IsStopped()) {
       Mistake("NCCL, rank " + std::to_string(rank_) + " of " + std::to_string(size_) + ": " +
@@ -105,13 +110,13 @@ bool Comm::ConnectFor(const std::vector<Call>& calls) {
   }
   char here = 0;
   std::vector<char> there(fresh.size());
-  std::vector<Mesh::Transfer> transfers;
+  std::vector<Transfer> transfers;
   size_t next = 0;
   for (const auto& [is_message, peer] : fresh) {
-    transfers.push_back({Mesh::kConnections, peer, true, &here, 1});
-    transfers.push_back({Mesh::kConnections, peer, false, &there[next++], 1});
+    transfers.push_back({kConnections, peer, true, &here, 1});
+    transfers.push_back({kConnections, peer, false, &there[next++], 1});
   }
-  if (!mesh_.Exchange(transfers)) return false;
+  if (mesh_.Exchange(transfers, TimeoutS(), Mesh::Loss::kWaits) >= 0) return false;
   for (const auto& [is_message, peer] : fresh) {
     if (is_message) has_connected_[static_cast<size_t>(peer)] = true;
     if (!is_message) has_connected_all_ = true;
@@ -180,10 +185,11 @@ Result Comm::Run(const std::vector<Call>& calls, uint64_t place) {
   return Result::kSuccess;
 }
 
-bool Comm::Exchange(std::vector<Mesh::Transfer> transfers) {
-  return mesh_.Exchange(std::move(transfers), [this] {
+bool Comm::Exchange(std::vector<Transfer> transfers) {
+  const auto on_wait = [this] {
     if (!std::exchange(waits_, true)) ++PrimaryOf(device_)->waiting;
-  });
+  };
+  return mesh_.Exchange(std::move(transfers), TimeoutS(), Mesh::Loss::kWaits, on_wait) < 0;
 }
 
 bool Comm::Finish() {
@@ -243,13 +249,13 @@ bool Comm::RunCollective(const Call& call, uint64_t number) {
   std::vector<Header> mine(static_cast<size_t>(size_ - 1), header);
   std::vector<Header> theirs(mine.size());
   std::vector<int> peers;
-  std::vector<Mesh::Transfer> transfers;
+  std::vector<Transfer> transfers;
   for (int r = 0; r < size_; ++r) {
     if (r == rank_) continue;
     const size_t i = peers.size();
     peers.push_back(r);
-    transfers.push_back({Mesh::kCollectives, r, true, &mine[i], sizeof(Header)});
-    transfers.push_back({Mesh::kCollectives, r, false, &theirs[i], sizeof(Header)});
+    transfers.push_back({kCollectives, r, true, &mine[i], sizeof(Header)});
+    transfers.push_back({kCollectives, r, false, &theirs[i], sizeof(Header)});
   }
   if (!Exchange(transfers)) return Stopped();
   return Compare(mine, theirs, peers) && Move(call);
@@ -264,7 +270,7 @@ bool Comm::Move(const Call& call) {
                        call.kind == Call::kReduce;
   std::vector<std::vector<char>> parts(reduces ? static_cast<size_t>(size_) : 0);
   for (std::vector<char>& part : parts) part.resize(bytes);
-  std::vector<Mesh::Transfer> transfers;
+  std::vector<Transfer> transfers;
   for (int r = 0; r < size_; ++r) {
     const size_t at = static_cast<size_t>(r);
     const bool has_roots = call.kind == Call::kBroadcast || call.kind == Call::kReduce;
@@ -278,8 +284,8 @@ bool Comm::Move(const Call& call) {
       if (i_send && i_receive && bytes > 0) std::memmove(to, from, bytes);
       continue;
     }
-    if (i_send) transfers.push_back({Mesh::kCollectives, r, true, from, bytes});
-    if (i_receive) transfers.push_back({Mesh::kCollectives, r, false, to, bytes});
+    if (i_send) transfers.push_back({kCollectives, r, true, from, bytes});
+    if (i_receive) transfers.push_back({kCollectives, r, false, to, bytes});
   }
   if (!Exchange(transfers)) return Stopped();
   if (reduces && (call.kind != Call::kReduce || call.root == rank_)) Reduce(call, parts);
@@ -320,7 +326,7 @@ bool Comm::RunMessages(const std::vector<Call>& calls) {
   std::vector<Header> mine(calls.size());
   std::vector<Header> theirs(calls.size());
   std::vector<char> arrived(calls.size(), 1);
-  std::vector<Mesh::Transfer> transfers;
+  std::vector<Transfer> transfers;
   std::vector<const Call*> own_sends;
   std::vector<const Call*> own_receives;
   bool differs = false;
@@ -339,11 +345,11 @@ bool Comm::RunMessages(const std::vector<Call>& calls) {
     };
     void* const view = HostView(reinterpret_cast<uint64_t>(sends ? call.send : call.receive));
     Header* const header = sends ? &mine[i] : &theirs[i];
-    transfers.push_back({Mesh::kMessages, call.root, sends, header, sizeof(Header)});
+    transfers.push_back({kMessages, call.root, sends, header, sizeof(Header)});
     if (!sends) transfers.back().then = compare;
-    transfers.push_back({Mesh::kMessages, call.root, sends, view, call.bytes()});
+    transfers.push_back({kMessages, call.root, sends, view, call.bytes()});
     const int after = static_cast<int>(transfers.size()) - 1;
-    transfers.push_back({Mesh::kAnswers, call.root, !sends, &arrived[i], 1, nullptr, after});
+    transfers.push_back({kAnswers, call.root, !sends, &arrived[i], 1, nullptr, after});
   }
   for (size_t i = 0; i < own_sends.size(); ++i) {
     const Call& from = *own_sends[i];

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nccl/call.h"
-#include "nccl/mesh.h"
+#include "sim/mesh.h"
 
 namespace collops_sim {
 
@@ -25,6 +25,12 @@ enum class Nccl : int32_t {
   kRemoteError = 6,
   kInProgress = 7,
 };
+
+// COLLOPS_SIM_HOST_IP: the address of this host; empty where all ranks are on one host.
+std::string HostAddress();
+
+// What the ranks' sockets are for; hosts agree on parts, and connect, apart from kernels.
+enum Channel { kCollectives, kMessages, kAnswers, kHosts, kConnections, kNumChannels };
 
 // The answer to a wrong call, and why: ncclGetLastError() tells the process.
 Nccl RefuseNccl(Nccl result, const std::string& text);
@@ -74,7 +80,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool ConnectFor(const std::vector<Call>& calls);
   Result Run(const std::vector<Call>& calls, uint64_t place);
   // Moves what the kernel that runs moves; once it has waited it counts as waiting until it ends.
-  bool Exchange(std::vector<Mesh::Transfer> transfers);
+  bool Exchange(std::vector<Transfer> transfers);
   bool RunCollective(const Call& call, uint64_t number);
   bool RunMessages(const std::vector<Call>& calls);
   bool Compare(const std::vector<Header>& mine, const std::vector<Header>& theirs,
@@ -88,7 +94,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   int size_;
   const int device_;
   const bool blocks_;
-  Mesh mesh_;
+  Mesh mesh_{kNumChannels};
   std::atomic<Nccl> state_{Nccl::kSuccess};
   std::mutex mutex_;
   std::condition_variable changed_;

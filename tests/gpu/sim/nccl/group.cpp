@@ -150,7 +150,7 @@ std::string CheckCall(const Call& call, const Comm& comm) {
                        call.kind == Call::kReduce;
   if (reduces && !CanReduce(call.type)) return "the simulation does not reduce this type";
   if (call.root < 0 || call.root >= comm.size()) return "no such rank";
-  if (call.stream->context()->device != comm.device()) return "the stream is another device's";
+  if (call.stream->device() != comm.device()) return "the stream is another device's";
   return CheckBuffers(call, comm);
 }
 

@@ -77,15 +77,15 @@ Nccl Split(Comm* parent, int color, int key, const std::shared_ptr<Comm>& part) 
   std::vector<Wish> wishes(size);
   Wish mine{color, key, parent->device(), {}};
   // Each rank opens a root; the first of its color's is taken.
-  OpenRoot().copy(mine.root, sizeof(mine.root) - 1);
+  OpenRoot(HostAddress(), TimeoutS()).copy(mine.root, sizeof(mine.root) - 1);
   Mesh& mesh = parent->mesh();
   bool heard = true;
   for (int r = 0; r < parent->size() && heard; ++r) {
-    if (r != parent->rank()) heard = mesh.Tell(r, &mine, sizeof(mine));
+    if (r != parent->rank()) heard = mesh.Tell(kHosts, r, &mine, sizeof(mine), TimeoutS());
   }
   for (int r = 0; r < parent->size() && heard; ++r) {
     Wish& wish = wishes[static_cast<size_t>(r)];
-    if (r != parent->rank()) heard = mesh.Hear(r, &wish, sizeof(wish));
+    if (r != parent->rank()) heard = mesh.Hear(kHosts, r, &wish, sizeof(wish), TimeoutS());
   }
   if (!heard) return RefuseNccl(Nccl::kSystemError, "a rank has not come to ncclCommSplit");
   wishes[static_cast<size_t>(parent->rank())] = mine;
@@ -162,7 +162,7 @@ const char* ncclGetLastError(void*) {
 Nccl ncclGetUniqueId(UniqueId* id) {
   const int planned = PlannedFailure("ncclGetUniqueId");
   if (planned != 0) return static_cast<Nccl>(planned);
-  const std::string root = OpenRoot();
+  const std::string root = OpenRoot(HostAddress(), TimeoutS());
   if (root.empty()) return RefuseNccl(Nccl::kSystemError, "no address of this host");
   std::memset(id, 0, sizeof(*id));
   root.copy(id->bytes, kIdBytes - 1);

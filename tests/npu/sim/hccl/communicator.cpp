@@ -1,14 +1,19 @@
 #include "communicator.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "arithmetic.h"
+#include "sim/faults.h"
+#include "sim/sockets.h"
 
 namespace collops_sim {
 namespace {
 
+constexpr double kConnectS = 120;
+constexpr double kExecuteS = 1836;
 constexpr int kStreamError = 507011;  // what its stream says of a task that failed
 
 size_t At(int rank) {
@@ -17,6 +22,24 @@ size_t At(int rank) {
 
 }  // namespace
 
+std::string HostAddress() {
+  for (const char* variable : {"COLLOPS_SIM_HOST_IP", "HCCL_IF_IP"}) {
+    const char* text = std::getenv(variable);
+    if (text != nullptr && *text != '\0') return text;
+  }
+  return "";
+}
+
+double ConnectS() {
+  return Limit("HCCL_CONNECT_TIMEOUT", kConnectS);
+}
+
+int Connect(Mesh& mesh, const std::string& root, const std::string& host, int rank, int size,
+            int device) {
+  const std::string error = mesh.Connect(root, host, rank, size, device, ConnectS());
+  return error.empty() ? kSuccess : Refuse(kTimeout, error + " before HCCL_CONNECT_TIMEOUT");
+}
+
 void Communicator::Enqueue(Call call, Stream* stream) {
   stream->Do([this, call = std::move(call)](Stream* where) {
     Place place{};
@@ -24,7 +47,7 @@ void Communicator::Enqueue(Call call, Stream* stream) {
       const std::lock_guard<std::mutex> lock(mutex_);
       place = {num_calls_++, call.IsOfPairs() ? 0 : num_collectives_++};
     }
-    where->Enqueue([this, call, place] { return Run(call, place); }, call.memory);
+    return where->Enqueue([this, call, place] { return Run(call, place); }, call.memory);
   });
 }
 
@@ -57,10 +80,10 @@ int Communicator::RunCollective(const Call& call, uint64_t number) {
     const Block& sent = call.sent[At(r)];
     parts[At(r)].resize(call.received[At(r)].count * element);
     if (r == rank_) continue;
-    headers.push_back({r, true, &mine[At(r)], sizeof(Header)});
-    headers.push_back({r, false, &theirs[At(r)], sizeof(Header)});
-    blocks.push_back({r, true, sent.data, sent.count * element});
-    blocks.push_back({r, false, parts[At(r)].data(), parts[At(r)].size()});
+    headers.push_back({kStreams, r, true, &mine[At(r)], sizeof(Header)});
+    headers.push_back({kStreams, r, false, &theirs[At(r)], sizeof(Header)});
+    blocks.push_back({kStreams, r, true, sent.data, sent.count * element});
+    blocks.push_back({kStreams, r, false, parts[At(r)].data(), parts[At(r)].size()});
   }
   if (const int code = Exchange(headers)) return code;
   for (int r = 0; r < size_; ++r) {
@@ -105,9 +128,9 @@ int Communicator::RunPairs(const Call& call) {
     mine[i] = Header(call.kind, pair);
     const size_t bytes = pair.block.count * SizeOf(static_cast<int>(pair.type));
     Header* const header = pair.sends ? &mine[i] : &theirs[i];
-    headers.push_back({pair.peer, pair.sends, header, sizeof(Header)});
-    blocks.push_back({pair.peer, pair.sends, pair.block.data, bytes});
-    answers.push_back({pair.peer, !pair.sends, &arrived[i], sizeof(Header)});
+    headers.push_back({kStreams, pair.peer, pair.sends, header, sizeof(Header)});
+    blocks.push_back({kStreams, pair.peer, pair.sends, pair.block.data, bytes});
+    answers.push_back({kStreams, pair.peer, !pair.sends, &arrived[i], sizeof(Header)});
   }
   if (const int code = Exchange(headers)) return code;
   for (size_t i = 0; i < num; ++i) {
@@ -125,7 +148,8 @@ int Communicator::RunPairs(const Call& call) {
 }
 
 int Communicator::Exchange(std::vector<Transfer> transfers) {
-  const int peer = mesh_.Exchange(std::move(transfers));
+  const double limit_s = Limit("HCCL_EXEC_TIMEOUT", kExecuteS);
+  const int peer = mesh_.Exchange(std::move(transfers), limit_s, Mesh::Loss::kEnds);
   if (peer < 0) return 0;
   return Fail(kRemote, "rank " + std::to_string(peer) + " is gone or late");
 }

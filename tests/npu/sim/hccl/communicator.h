@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "acl.h"
 #include "call.h"
-#include "mesh.h"
-#include "stream.h"
+#include "sim/mesh.h"
 
 namespace collops_sim {
 
@@ -26,6 +26,16 @@ enum Result {
   kTcpConnect = 11,
   kRemote = 21,
 };
+
+// COLLOPS_SIM_HOST_IP or HCCL_IF_IP: the address of this host; empty if neither is set.
+std::string HostAddress();
+// HCCL_CONNECT_TIMEOUT: how long ranks wait for each other on the host.
+double ConnectS();
+// Meets the other ranks: kSuccess, or kTimeout.
+int Connect(Mesh& mesh, const std::string& root, const std::string& host, int rank, int size,
+            int device);
+// What the ranks' sockets are for.
+enum Channel { kStreams, kHosts, kNumChannels };
 
 // One rank of a group. Its calls run one after the other in the order in which they were made, each
 // on the stream it was given, and each is compared with the peers' before anything moves.
@@ -70,7 +80,7 @@ class Communicator {
   const int rank_;
   const int size_;
   const int device_;
-  Mesh mesh_;
+  Mesh mesh_{kNumChannels};
   std::string name_;
   std::atomic<int> error_{0};
   std::mutex mutex_;

@@ -5,13 +5,11 @@
 #include <memory>
 #include <string>
 
+#include "acl.h"
 #include "communicator.h"
 #include "config.h"
 #include "rank_table.h"
-#include "report.h"
 #include "request.h"
-#include "sockets.h"
-#include "stream.h"
 
 using collops_sim::CheckConfig;
 using collops_sim::Communicator;
@@ -21,7 +19,7 @@ using collops_sim::Find;
 using collops_sim::Header;
 using collops_sim::MayRun;
 using collops_sim::RankTable;
-using collops_sim::Report;
+using collops_sim::Refuse;
 
 namespace {
 
@@ -41,27 +39,26 @@ struct Plan {
 
 int Make(Plan plan, const Config* config, void** result) {
   const int device = CurrentDevice();
-  if (device < 0) return Report(collops_sim::kInternal, "no device is set");
-  if (result == nullptr) return Report(collops_sim::kNullPointer, "comm is null");
+  if (device < 0) return Refuse(collops_sim::kInternal, "no device is set");
+  if (result == nullptr) return Refuse(collops_sim::kNullPointer, "comm is null");
   if (plan.size == 0 || plan.rank >= plan.size) {
-    return Report(collops_sim::kBadParameter, "rank out of range");
+    return Refuse(collops_sim::kBadParameter, "rank out of range");
   }
   if (plan.size > Header::kMostRanks) {
-    return Report(collops_sim::kNotSupported, "more than 16 ranks are not simulated");
+    return Refuse(collops_sim::kNotSupported, "more than 16 ranks are not simulated");
   }
   if (config != nullptr && config->name[0] != '\0') plan.name = config->name;
   const auto is_namesake = [&](const Communicator& other) {
     return other.name() == plan.name && other.device() == device;
   };
   if (collops_sim::FindWhere(is_namesake) != nullptr) {
-    return Report(collops_sim::kBadParameter, "a communicator has the name " + plan.name);
+    return Refuse(collops_sim::kBadParameter, "a communicator has the name " + plan.name);
   }
   auto made = std::make_unique<Communicator>(static_cast<int>(plan.rank),
                                              static_cast<int>(plan.size), device);
-  std::string error;
-  if (!made->mesh().Connect(plan.root, plan.host, made->rank(), made->size(), &error)) {
-    return Report(collops_sim::kTimeout, error);
-  }
+  const int code =
+      collops_sim::Connect(made->mesh(), plan.root, plan.host, made->rank(), made->size(), device);
+  if (code != collops_sim::kSuccess) return code;
   made->set_name(plan.name);
   made->origin = plan.origin;
   made->table = plan.table;
@@ -71,12 +68,12 @@ int Make(Plan plan, const Config* config, void** result) {
 
 int MakeOfRootInfo(uint32_t size, const void* root_info, uint32_t rank, const Config* config,
                    void** result) {
-  if (root_info == nullptr) return Report(collops_sim::kNullPointer, "rootInfo is null");
+  if (root_info == nullptr) return Refuse(collops_sim::kNullPointer, "rootInfo is null");
   const auto is_of_table = [](const Communicator& other) {
     return other.origin == Communicator::kRankTable;
   };
   if (collops_sim::FindWhere(is_of_table) != nullptr) {
-    return Report(collops_sim::kBadParameter,
+    return Refuse(collops_sim::kBadParameter,
                   "this process has a communicator of a rank table; root infos do not mix with it");
   }
   const std::string root = static_cast<const char*>(root_info);
@@ -97,20 +94,21 @@ int FindPlace(const RankTable& table, uint32_t rank, Plan* plan) {
     plan->root = (first.empty() ? plan->host : first) + ":" +
                  (port == nullptr ? std::to_string(kDefaultPort) : port);
   }
-  if (rank != 0 || collops_sim::OpenRootAt(plan->root)) return collops_sim::kSuccess;
-  return Report(collops_sim::kTcpConnect, plan->root + " is taken, or no address of this host");
+  if (rank != 0 || collops_sim::OpenRootAt(plan->root, collops_sim::ConnectS()))
+    return collops_sim::kSuccess;
+  return Refuse(collops_sim::kTcpConnect, plan->root + " is taken, or no address of this host");
 }
 
 int MakeOfTable(const char* path, uint32_t rank, const Config* config, void** result) {
-  if (path == nullptr) return Report(collops_sim::kNullPointer, "clusterInfo is null");
-  if (CurrentDevice() < 0) return Report(collops_sim::kInternal, "no device is set");
+  if (path == nullptr) return Refuse(collops_sim::kNullPointer, "clusterInfo is null");
+  if (CurrentDevice() < 0) return Refuse(collops_sim::kInternal, "no device is set");
   RankTable table;
   if (const int code = table.Read(path)) return code;
   if (rank >= table.ranks.size()) {
-    return Report(collops_sim::kBadParameter, "the rank table has no such rank");
+    return Refuse(collops_sim::kBadParameter, "the rank table has no such rank");
   }
   if (table.ranks[rank].device != CurrentDevice()) {
-    return Report(collops_sim::kNotAvailable,
+    return Refuse(collops_sim::kNotAvailable,
                   "EI0014: the rank table has device " + std::to_string(table.ranks[rank].device) +
                       " for this rank, but the thread's is " + std::to_string(CurrentDevice()));
   }
@@ -118,7 +116,7 @@ int MakeOfTable(const char* path, uint32_t rank, const Config* config, void** re
     return other.table == table.digest && other.rank() == static_cast<int>(rank);
   };
   if (collops_sim::FindWhere(is_same) != nullptr) {
-    return Report(collops_sim::kBadParameter, "this rank has a communicator of this rank table");
+    return Refuse(collops_sim::kBadParameter, "this rank has a communicator of this rank table");
   }
   Plan plan{"",
             "",
@@ -137,9 +135,10 @@ extern "C" {
 
 int HcclGetRootInfo(void* root_info) {
   if (const int code = MayRun("HcclGetRootInfo")) return code;
-  if (root_info == nullptr) return Report(collops_sim::kNullPointer, "rootInfo is null");
-  if (CurrentDevice() < 0) return Report(collops_sim::kInternal, "no device is set");
-  const std::string name = collops_sim::OpenRoot(collops_sim::HostAddress());
+  if (root_info == nullptr) return Refuse(collops_sim::kNullPointer, "rootInfo is null");
+  if (CurrentDevice() < 0) return Refuse(collops_sim::kInternal, "no device is set");
+  const std::string name =
+      collops_sim::OpenRoot(collops_sim::HostAddress(), collops_sim::ConnectS());
   std::memset(root_info, 0, kRootInfoBytes);
   std::memcpy(root_info, name.data(), name.size());
   return collops_sim::kSuccess;
@@ -168,7 +167,7 @@ int HcclCommInitClusterInfoConfig(const char* table, uint32_t rank, const Config
 int HcclCommDestroy(void* comm) {
   if (const int code = MayRun("HcclCommDestroy")) return code;
   Communicator* communicator = Find(comm);
-  if (communicator == nullptr) return Report(collops_sim::kBadParameter, "destroyed twice");
+  if (communicator == nullptr) return Refuse(collops_sim::kBadParameter, "destroyed twice");
   if (const int code = CheckDevice(*communicator)) return code;
   collops_sim::Forget(communicator);
   communicator->mesh().Close();

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "acl.h"
 #include "communicator.h"
-#include "report.h"
 
 namespace collops_sim {
 
@@ -14,22 +14,22 @@ static_assert(offsetof(Config, name) == 32);
 
 int CheckConfig(const Config* config) {
   constexpr uint32_t kMostDeterministic = 2;  // "strict"
-  if (config == nullptr) return Report(kNullPointer, "the config is null");
+  if (config == nullptr) return Refuse(kNullPointer, "the config is null");
   if (config->magic != Config::kMagic) {
-    return Report(kBadParameter, "the config was not initialised: another magic word");
+    return Refuse(kBadParameter, "the config was not initialised: another magic word");
   }
   if (config->version == 0 || config->version > Config::kVersion) {
-    return Report(kBadParameter, "there is no such version of the config");
+    return Refuse(kBadParameter, "there is no such version of the config");
   }
   if (config->version == Config::kVersion && config->size != sizeof(Config)) {
-    return Report(kBadParameter, "the config's size is not that of its version");
+    return Refuse(kBadParameter, "the config's size is not that of its version");
   }
-  if (config->buffer_size == 0) return Report(kBadParameter, "hcclBufferSize is 0");
+  if (config->buffer_size == 0) return Refuse(kBadParameter, "hcclBufferSize is 0");
   if (config->deterministic != Config::kNotSet && config->deterministic > kMostDeterministic) {
-    return Report(kBadParameter, "there is no such hcclDeterministic");
+    return Refuse(kBadParameter, "there is no such hcclDeterministic");
   }
   if (std::memchr(config->name, '\0', sizeof(config->name)) == nullptr) {
-    return Report(kBadParameter, "hcclCommName is too long");
+    return Refuse(kBadParameter, "hcclCommName is too long");
   }
   return kSuccess;
 }

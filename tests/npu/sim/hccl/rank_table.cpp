@@ -12,10 +12,10 @@
 #include <sstream>
 #include <thread>
 
+#include "acl.h"
 #include "communicator.h"
 #include "json.h"
-#include "report.h"
-#include "sockets.h"
+#include "sim/sockets.h"
 
 namespace collops_sim {
 namespace {
@@ -136,7 +136,7 @@ int RankTable::Read(const char* path) {
   const std::string suffix = ".json";
   if (realpath(path, resolved) == nullptr || name.size() < suffix.size() ||
       name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) {
-    return Report(kBadParameter, "EI0004: " + name + " is not a valid real path of a .json");
+    return Refuse(kBadParameter, "EI0004: " + name + " is not a valid real path of a .json");
   }
   const double deadline = Now() + Limit("HCCL_CONNECT_TIMEOUT", kConnectS);
   try {
@@ -159,7 +159,7 @@ int RankTable::Read(const char* path) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   } catch (const Problem& problem) {
-    return Report(problem.code, "rank table " + name + ": " + problem.text);
+    return Refuse(problem.code, "rank table " + name + ": " + problem.text);
   }
 }
 

@@ -7,9 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "acl.h"
 #include "arithmetic.h"
-#include "memory.h"
-#include "report.h"
 
 namespace collops_sim {
 namespace {
@@ -37,9 +36,10 @@ bool IsMissing(const std::string& function) {
 }  // namespace
 
 int MayRun(const char* function) {
-  if (const int code = ToldToFail(function)) return code;
+  if (const int code = PlannedFailure(function)) return code;
   if (!IsMissing(function)) return kSuccess;
-  return Report(kNotSupported, std::string(function) + " is not supported on " + SocName());
+  return collops_sim::Refuse(kNotSupported,
+                             std::string(function) + " is not supported on " + SocName());
 }
 
 Communicator* Find(void* handle) {
@@ -73,7 +73,7 @@ Communicator* FindWhere(const std::function<bool(const Communicator&)>& matches)
 
 int CheckDevice(const Communicator& communicator) {
   if (CurrentDevice() == communicator.device()) return kSuccess;
-  return Report(kInternal, "this thread's device is not the communicator's");
+  return collops_sim::Refuse(kInternal, "this thread's device is not the communicator's");
 }
 
 Request::Request(const char* function, void* comm, void* stream)
@@ -92,7 +92,7 @@ Request::Request(const char* function, void* comm, void* stream)
 }
 
 bool Request::Refuse(int code, const std::string& text) {
-  if (code_ == 0) code_ = Report(code, std::string(function_) + ": " + text);
+  if (code_ == 0) code_ = collops_sim::Refuse(code, std::string(function_) + ": " + text);
   return false;
 }
 

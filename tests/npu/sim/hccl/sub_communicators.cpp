@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "acl.h"
 #include "communicator.h"
 #include "config.h"
-#include "report.h"
 #include "request.h"
 
 using collops_sim::Communicator;
 using collops_sim::Config;
-using collops_sim::Report;
+using collops_sim::Refuse;
 
 namespace {
 
@@ -31,13 +31,13 @@ struct Agreement {
 int CheckMembers(const Communicator& parent, const std::vector<uint32_t>& ids, uint32_t own) {
   const auto size = static_cast<uint32_t>(parent.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= size) return Report(collops_sim::kBadParameter, "rankIds has no rank of comm");
+    if (ids[i] >= size) return Refuse(collops_sim::kBadParameter, "rankIds has no rank of comm");
     if (i > 0 && ids[i] <= ids[i - 1]) {
-      return Report(collops_sim::kBadParameter, "rankIds is not in ascending order");
+      return Refuse(collops_sim::kBadParameter, "rankIds is not in ascending order");
     }
   }
   if (own >= ids.size() || ids[own] != static_cast<uint32_t>(parent.rank())) {
-    return Report(collops_sim::kBadParameter, "subCommRankId is not the index of the own rank");
+    return Refuse(collops_sim::kBadParameter, "subCommRankId is not the index of the own rank");
   }
   return collops_sim::kSuccess;
 }
@@ -46,29 +46,35 @@ int CheckMembers(const Communicator& parent, const std::vector<uint32_t>& ids, u
 std::string Agree(Communicator& parent, const std::vector<uint32_t>& ids, uint32_t own,
                   Agreement mine, int* code) {
   collops_sim::Mesh& mesh = parent.mesh();
+  const double limit_s = collops_sim::ConnectS();
+  const auto tell = [&](uint32_t rank, const Agreement& told) {
+    return mesh.Tell(collops_sim::kHosts, static_cast<int>(rank), &told, sizeof(told), limit_s);
+  };
+  const auto hear = [&](uint32_t rank, Agreement* heard) {
+    return mesh.Hear(collops_sim::kHosts, static_cast<int>(rank), heard, sizeof(*heard), limit_s);
+  };
   Agreement answer = mine;
   bool is_heard = true;
   if (own != 0) {
-    const int first = static_cast<int>(ids[0]);
-    is_heard = mesh.Tell(first, &mine, sizeof(mine)) && mesh.Hear(first, &answer, sizeof(answer));
+    is_heard = tell(ids[0], mine) && hear(ids[0], &answer);
   } else {
-    const std::string root = collops_sim::OpenRoot(mesh.host());
+    const std::string root = collops_sim::OpenRoot(mesh.host(), limit_s);
     root.copy(answer.root, sizeof(answer.root) - 1);
     answer.is_right = 1;
     for (size_t i = 1; i < ids.size(); ++i) {
       Agreement theirs;
-      is_heard = is_heard && mesh.Hear(static_cast<int>(ids[i]), &theirs, sizeof(theirs));
+      is_heard = is_heard && hear(ids[i], &theirs);
       if (theirs.digest != mine.digest) answer.is_right = 0;
     }
     for (size_t i = 1; i < ids.size(); ++i) {
-      is_heard = mesh.Tell(static_cast<int>(ids[i]), &answer, sizeof(answer)) && is_heard;
+      is_heard = tell(ids[i], answer) && is_heard;
     }
   }
   *code = collops_sim::kSuccess;
   if (!is_heard) {
-    *code = Report(collops_sim::kTimeout, "not all ranks of rankIds have come");
+    *code = Refuse(collops_sim::kTimeout, "not all ranks of rankIds have come");
   } else if (answer.is_right == 0) {
-    *code = Report(collops_sim::kBadParameter,
+    *code = Refuse(collops_sim::kBadParameter,
                    "the members differ in rankNum, rankIds, subCommId or config");
   }
   return answer.root;
@@ -83,10 +89,9 @@ int Split(Communicator& parent, const std::vector<uint32_t>& ids, uint64_t id, u
   if (code != 0) return code;
   auto made = std::make_unique<Communicator>(static_cast<int>(own), static_cast<int>(ids.size()),
                                              parent.device());
-  std::string error;
-  if (!made->mesh().Connect(root, parent.mesh().host(), made->rank(), made->size(), &error)) {
-    return Report(collops_sim::kTimeout, error);
-  }
+  code = collops_sim::Connect(made->mesh(), root, parent.mesh().host(), made->rank(), made->size(),
+                              parent.device());
+  if (code != collops_sim::kSuccess) return code;
   made->set_name(config.name[0] != '\0' ? config.name
                                         : parent.name() + "_sub_" + std::to_string(id));
   made->origin = Communicator::kSub;
@@ -104,28 +109,28 @@ int HcclCreateSubCommConfig(void** comm, uint32_t num, const uint32_t* rank_ids,
   if (const int code = collops_sim::MayRun("HcclCreateSubCommConfig")) return code;
   Communicator* parent = comm == nullptr ? nullptr : collops_sim::Find(*comm);
   if (parent == nullptr || result == nullptr) {
-    return Report(collops_sim::kNullPointer, "no communicator, or no place for the new one");
+    return Refuse(collops_sim::kNullPointer, "no communicator, or no place for the new one");
   }
   if (rank_ids == nullptr) {
     *result = nullptr;
     if (id == kTakesNoPart) return collops_sim::kSuccess;
-    return Report(collops_sim::kBadParameter, "rankIds is null, but subCommId is not 0xFFFFFFFF");
+    return Refuse(collops_sim::kBadParameter, "rankIds is null, but subCommId is not 0xFFFFFFFF");
   }
   if (const int code = collops_sim::CheckConfig(config)) return code;
   if (const int code = collops_sim::CheckDevice(*parent)) return code;
   if (parent->origin == Communicator::kSub) {
-    return Report(collops_sim::kNotSupported, "a sub-communicator is not split again");
+    return Refuse(collops_sim::kNotSupported, "a sub-communicator is not split again");
   }
   if (num == 0 || num > static_cast<uint32_t>(parent->size())) {
-    return Report(collops_sim::kBadParameter, "rankNum is out of range");
+    return Refuse(collops_sim::kBadParameter, "rankNum is out of range");
   }
   const std::vector<uint32_t> ids(rank_ids, rank_ids + num);
   if (const int code = CheckMembers(*parent, ids, own)) return code;
   if (parent->sub_ids.count(id) != 0) {
-    return Report(collops_sim::kBadParameter, "subCommId was used already");
+    return Refuse(collops_sim::kBadParameter, "subCommId was used already");
   }
   if (config->name[0] != '\0' && !parent->sub_names.insert(config->name).second) {
-    return Report(collops_sim::kBadParameter, "hcclCommName was used already");
+    return Refuse(collops_sim::kBadParameter, "hcclCommName was used already");
   }
   return Split(*parent, ids, id, own, *config, result);
 }

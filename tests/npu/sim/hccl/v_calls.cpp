@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "acl.h"
 #include "arithmetic.h"
-#include "report.h"
 #include "request.h"
 
 using collops_sim::Block;

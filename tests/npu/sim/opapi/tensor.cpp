@@ -5,8 +5,7 @@
 #include <map>
 #include <mutex>
 
-#include "memory.h"
-#include "report.h"
+#include "acl.h"
 
 namespace collops_sim {
 namespace {
@@ -31,9 +30,10 @@ void* Keep(Value value) {
 template <typename Value>
 int Destroy(const void* handle) {
   const std::lock_guard<std::mutex> lock(mutex);
-  if (handle == nullptr) return Report(kAclnnNull, "a null handle is destroyed");
+  if (handle == nullptr) return collops_sim::Refuse(kAclnnNull, "a null handle is destroyed");
   if (All<Value>().erase(handle) != 0) return kAclnnSuccess;
-  return Report(kAclnnInvalid, "a handle is destroyed that is none of ours, or is destroyed twice");
+  return collops_sim::Refuse(kAclnnInvalid,
+                             "a handle is destroyed that is none of ours, or is destroyed twice");
 }
 
 template <typename Value>
@@ -70,12 +70,13 @@ bool FindScalar(const void* handle, Number* value) {
 }
 
 FirstPhase::FirstPhase(const char* function)
-    : function_(function), code_(ToldToFail((std::string(function) + "GetWorkspaceSize").c_str())) {
+    : function_(function),
+      code_(PlannedFailure((std::string(function) + "GetWorkspaceSize").c_str())) {
   if (code_ == 0) code_ = NeedDevice();
 }
 
 bool FirstPhase::Refuse(int code, const std::string& text) {
-  if (code_ == 0) code_ = Report(code, std::string(function_) + ": " + text);
+  if (code_ == 0) code_ = collops_sim::Refuse(code, std::string(function_) + ": " + text);
   return false;
 }
 
@@ -143,30 +144,34 @@ int FirstPhase::Finish(std::function<void()> work, uint64_t workspace, uint64_t*
 
 int Launch(const char* function, void* workspace, uint64_t size, void* handle,
            void* stream_handle) {
-  if (const int code = ToldToFail(function)) return code;
+  if (const int code = PlannedFailure(function)) return code;
   const std::string name = std::string(function) + ": ";
-  if (handle == nullptr) return Report(kAclnnNull, name + "the executor is null");
+  if (handle == nullptr) return collops_sim::Refuse(kAclnnNull, name + "the executor is null");
   Executor* const executor = FindOne<Executor>(handle);
-  if (executor == nullptr) return Report(kAclnnInvalid, name + "this is no executor");
+  if (executor == nullptr) return collops_sim::Refuse(kAclnnInvalid, name + "this is no executor");
   if (executor->function != function) {
-    return Report(kAclnnInvalid, name + "the executor is of " + executor->function);
+    return collops_sim::Refuse(kAclnnInvalid, name + "the executor is of " + executor->function);
   }
-  if (executor->is_used) return Report(kAclnnInner, name + "the executor was used already");
+  if (executor->is_used)
+    return collops_sim::Refuse(kAclnnInner, name + "the executor was used already");
   int code = 0;
   Stream* stream = FindStreamHere(stream_handle, &code);
   if (stream == nullptr) return code;
   if (stream->device() != executor->device) {
-    return Report(kAclnnInvalid, name + "the tensors are another device's");
+    return collops_sim::Refuse(kAclnnInvalid, name + "the tensors are another device's");
   }
-  if (size < executor->workspace) return Report(kAclnnInvalid, name + "the workspace is too small");
+  if (size < executor->workspace)
+    return collops_sim::Refuse(kAclnnInvalid, name + "the workspace is too small");
   if (executor->workspace > 0 && DeviceOf(workspace, size) != executor->device) {
-    return Report(kAclnnInvalid, name + "the workspace is not in this device's memory");
+    return collops_sim::Refuse(kAclnnInvalid,
+                               name + "the workspace is not in this device's memory");
   }
   // A first phase needs no memory yet: only sizes may be asked for.
   std::vector<const void*> memory;
   for (const auto& [data, bytes] : executor->spans) {
     if (DeviceOf(data, bytes) != executor->device) {
-      return Report(kAclnnInvalid, name + "a tensor does not lie in this device's memory");
+      return collops_sim::Refuse(kAclnnInvalid,
+                                 name + "a tensor does not lie in this device's memory");
     }
     memory.push_back(data);
   }
@@ -219,7 +224,7 @@ int aclDestroyTensor(const void* tensor) {
 void* aclCreateScalar(const void* value, int type) {
   if (collops_sim::ElementSize(type) == 0 || type == collops_sim::kAclComplex64 ||
       type == collops_sim::kAclComplex128) {
-    collops_sim::Report(collops_sim::kAclnnInvalid, "a scalar of this type is not simulated");
+    collops_sim::Refuse(collops_sim::kAclnnInvalid, "a scalar of this type is not simulated");
     return nullptr;
   }
   return collops_sim::Keep(collops_sim::Load(type, static_cast<const char*>(value)));
@@ -250,7 +255,7 @@ int aclDestroyIntArray(const void* array) {
 int aclSetAclOpExecutorRepeatable(void* handle) {
   auto* const executor = collops_sim::FindOne<collops_sim::Executor>(handle);
   if (executor == nullptr || executor->is_used) {
-    return collops_sim::Report(collops_sim::kAclnnInvalid, "this executor cannot be repeatable");
+    return collops_sim::Refuse(collops_sim::kAclnnInvalid, "this executor cannot be repeatable");
   }
   executor->is_repeatable = true;
   return 0;

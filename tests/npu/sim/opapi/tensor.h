@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "stream.h"
+#include "acl.h"
 
 // What aclnn calls are given, and what they leave between their two phases.
 namespace collops_sim {

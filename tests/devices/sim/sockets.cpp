@@ -1,4 +1,4 @@
-#include "nccl/sockets.h"
+#include "sim/sockets.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -23,11 +24,15 @@ constexpr int kMomentMs = 10;
 struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
+  bool is_good = true;
 
+  Address() = default;
   explicit Address(const std::string& name) {
     const size_t colon = name.find(':');
     if (colon == std::string::npos) {
       auto* const local = reinterpret_cast<sockaddr_un*>(&storage);
+      is_good = name.size() < sizeof(local->sun_path);
+      if (!is_good) return;
       local->sun_family = AF_UNIX;
       std::memcpy(local->sun_path + 1, name.data(), name.size());
       length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -35,8 +40,8 @@ struct Address {
     }
     auto* const internet = reinterpret_cast<sockaddr_in*>(&storage);
     internet->sin_family = AF_INET;
-    internet->sin_port = htons(static_cast<uint16_t>(std::stoi(name.substr(colon + 1))));
-    inet_pton(AF_INET, name.substr(0, colon).c_str(), &internet->sin_addr);
+    internet->sin_port = htons(static_cast<uint16_t>(std::atoi(name.c_str() + colon + 1)));
+    is_good = inet_pton(AF_INET, name.substr(0, colon).c_str(), &internet->sin_addr) == 1;
     length = sizeof(sockaddr_in);
   }
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
@@ -45,6 +50,7 @@ struct Address {
     const int made = socket(get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int yes = 1;
     if (get()->sa_family == AF_INET) {
+      setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
       setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     }
     return made;
@@ -62,17 +68,29 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
+double Limit(const char* variable, double fallback) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? fallback : std::atof(text);
+}
+
+int Listen(const std::string& name) {
+  Address address(name);
+  if (!address.is_good) return -1;
+  const int listener = address.Open();
+  if (bind(listener, address.get(), address.length) == 0 && listen(listener, kBacklog) == 0) {
+    return listener;
+  }
+  close(listener);
+  return -1;
+}
+
 int ListenAnywhere(const std::string& host, std::string* name) {
   std::random_device random;
-  *name = host.empty() ? "collops-sim-nccl-" + std::to_string(random()) + std::to_string(random())
+  *name = host.empty() ? "collops-sim-" + std::to_string(random()) + std::to_string(random())
                        : host + ":0";
-  Address address(*name);
-  const int listener = address.Open();
-  if (bind(listener, address.get(), address.length) != 0 || listen(listener, kBacklog) != 0) {
-    close(listener);
-    return -1;
-  }
-  if (host.empty()) return listener;
+  const int listener = Listen(*name);
+  if (host.empty() || listener < 0) return listener;
+  Address address;
   address.length = sizeof(address.storage);
   getsockname(listener, address.get(), &address.length);
   const auto* const internet = reinterpret_cast<const sockaddr_in*>(&address.storage);
@@ -98,6 +116,7 @@ int Accept(int listener, const Until& until) {
 
 int Connect(const std::string& name, const Until& until) {
   Address address(name);
+  if (!address.is_good) return -1;
   while (!until.IsOver()) {
     const int found = address.Open();
     if (connect(found, address.get(), address.length) == 0) return found;

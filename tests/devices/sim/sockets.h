@@ -17,6 +17,11 @@ struct Until {
   bool IsOver() const { return *stopped || Now() > deadline; }
 };
 
+// The seconds in an environment variable.
+double Limit(const char* variable, double fallback);
+
+// -1 if the name is taken or its address is none of this host's.
+int Listen(const std::string& name);
 // A name that is not taken yet: a port of `host`, or an abstract name where that is empty. -1 if
 // the address is none of this host's.
 int ListenAnywhere(const std::string& host, std::string* name);
