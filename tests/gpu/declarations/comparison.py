@@ -142,10 +142,15 @@ class Comparison:
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience(100))
         return done.stderr if done.returncode else ""
 
-    def changed(self, ops: Path, file: str, right: str, wrong: str) -> Path:
+    def changed(self, ops: Path, right: str, wrong: str) -> Path:
         """A copy in `ops` of the files that are compared, with another text in one of them."""
         shutil.copytree(OPS / self.folder, ops / self.folder)
-        path = ops / self.folder / file
+        files = {self.types, self.api, self.load}
+        [path] = [
+            ops / self.folder / file
+            for file in files
+            if right in (OPS / self.folder / file).read_text()
+        ]
         text = path.read_text()
         assert text.count(right) == 1, right
         path.write_text(text.replace(right, wrong))

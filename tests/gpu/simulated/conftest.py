@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
@@ -13,8 +12,6 @@ from simulated_driver import Driver
 from simulated_nccl import NcclRank
 
 from collops.testing import run_ranks
-
-collect_ignore_glob = [] if os.environ.get("COLLOPS_SIM_GPU") else ["test_*.py"]
 
 
 @pytest.fixture

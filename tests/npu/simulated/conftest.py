@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
@@ -12,8 +11,6 @@ import pytest
 from simulated_rank import Rank
 
 from collops.testing import run_ranks
-
-collect_ignore_glob = [] if os.environ.get("COLLOPS_SIM_CANN") else ["test_*.py"]
 
 
 @pytest.fixture

@@ -1,7 +1,0 @@
-"""What the backends on streams have in common, on simulated GPUs."""
-
-from __future__ import annotations
-
-import os
-
-collect_ignore_glob = [] if os.environ.get("COLLOPS_SIM_GPU") else ["test_*.py"]
