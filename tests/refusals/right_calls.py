@@ -1,109 +1,195 @@
-"""A right call of every operator on rank 0 of 2, from which the rows of refusals differ."""
+"""A right call of every operator on each of two ranks, and the words in which rows spoil it."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 
 import collops
-from collops import ParallelType, TwoDimTPInfo
 
 Tensors = list[Any]
-Heard = tuple[str, int, str]
-FIELDS: dict[str, Any] = {"rank": 0, "rank_size": 2, "backend": "shm", "comm_domain": "refusals"}
-LISTS = {"send_counts": [2, 1], "sdispls": [0, 2], "recv_counts": [2, 2], "rdispls": [0, 2]}
-LINEAR = {
-    "type": ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER,
-    "two_dim_tp_info": TwoDimTPInfo(ag_dim=2, rs_dim=1),
-    "has_residual": True,
+
+
+def f4(*shape: int) -> Any:
+    """Numbers that differ in every position."""
+    return np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+def desc(*shape: int, dtype: str = "float32", format: str = "nd") -> collops.TensorDesc:
+    return collops.TensorDesc(shape, dtype, format)
+
+
+def read_only(array: Any) -> Any:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def strided(array: Any) -> Any:
+    """The same numbers, with a gap behind each."""
+    return array.repeat(2, -1)[..., ::2]
+
+
+def swapped(array: Any) -> Any:
+    """The same numbers in the other byte order."""
+    return array.astype(array.dtype.newbyteorder())
+
+
+@dataclass(frozen=True)
+class On:
+    """A tensor that is said to be on that device, for the C++ program alone: nobody reads it."""
+
+    device: str
+    tensor: Any
+
+
+WORDS: dict[str, Any] = {
+    "np": np,
+    "collops": collops,
+    "f4": f4,
+    "ints": ints,
+    "desc": desc,
+    "read_only": read_only,
+    "strided": strided,
+    "swapped": swapped,
+    "on": On,
+    "grid": collops.TwoDimTPInfo,
+    "with_format": collops.with_format,
 }
-
-
-def array(*shape: int) -> Any:
-    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-
-
-def counted(*lists: list[int]) -> Callable[[], Tensors]:
-    """x [2, 4], lists of counts, and a y of 2 rows."""
-    return lambda: [array(2, 4), *(np.array(numbers) for numbers in lists), np.empty(2, np.float16)]
-
-
-def linear_inputs() -> Tensors:
-    return [array(3, 4), array(5, 4), np.ones(5, np.float32)]
 
 
 @dataclass(frozen=True)
 class Right:
-    """A struct, its own fields, the inputs, and the shape of the output, if it has one."""
+    """A struct, the names of the inputs, and for each rank these, the output and own fields."""
 
     struct: type[Any]
-    inputs: Callable[[], Tensors]
-    output: tuple[int, ...] | None
-    fields: dict[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...]
+    inputs: Callable[[int], Tensors]
+    output: Callable[[int], tuple[int, ...]] | None
+    fields: Callable[[int], dict[str, Any]] = field(default=lambda rank: {})
 
-    def outputs(self) -> Tensors:
-        return [] if self.output is None else [np.empty(self.output, np.float32)]
+    def outputs(self, rank: int) -> Tensors:
+        return [] if self.output is None else [np.full(self.output(rank), -1, np.float32)]
+
+    def call(self, rank: int, **more: Any) -> dict[str, Any]:
+        """The names of a right call and their values, which the lines of a row change."""
+        struct = self.struct()
+        fields = {one.name: getattr(struct, one.name) for one in dataclasses.fields(struct)}
+        common = {"rank": rank, "rank_size": 2, "backend": "shm", "comm_domain": "refusals"}
+        out = dict(zip(["out"], self.outputs(rank), strict=False))
+        tensors = dict(zip(self.names, self.inputs(rank), strict=True))
+        return {**WORDS, **fields, **common, **self.fields(rank), **tensors, **out, **more}
+
+    def param(self, values: dict[str, Any]) -> Any:
+        return self.struct(
+            **{one.name: values[one.name] for one in dataclasses.fields(self.struct)}
+        )
+
+    def tensors(self, values: dict[str, Any]) -> tuple[Any, Any]:
+        """The inputs and outputs: `ins` and `outs` where a row has made them, else by name."""
+        ins = [values[name] for name in self.names if name in values]
+        outs = [values["out"]] if "out" in values else []
+        return values.get("ins", ins), values.get("outs", outs)
 
 
-def x_of_4_rows() -> Tensors:
-    return [array(4, 3)]
+def counted(rank: int, *lists: Any, rows: int) -> Tensors:
+    """x [2, 4], lists of counts, and a y of some rows."""
+    return [
+        f4(2, 4) + 10 * rank,
+        *(ints(*numbers) for numbers in lists),
+        np.empty(rows, np.float16),
+    ]
 
 
-# all_gather_v: 3 of 8 elements here and 4 there; reduce_scatter_v: 6 and 2 of 8.
+# The gathers: 3 of 8 elements of rank 0 and 4 of rank 1; the reduction: 6 and 2 of 8. Of the
+# exchanges rank 0 sends 2 and 1 of 4 elements, and rank 1 the same.
+EXCHANGED: list[dict[str, list[int]]] = [
+    {"send_counts": [2, 1], "sdispls": [0, 2], "recv_counts": [2, 2], "rdispls": [0, 2]},
+    {"send_counts": [2, 1], "sdispls": [0, 2], "recv_counts": [1, 1], "rdispls": [0, 1]},
+]
+LINEAR: dict[str, Any] = {
+    "type": collops.ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER,
+    "two_dim_tp_info": collops.TwoDimTPInfo(ag_dim=2, rs_dim=1),
+    "has_residual": True,
+}
+ONE_X = ("x",)
+
+
+def of_4_rows(rank: int) -> Tensors:
+    return [f4(4, 3) + 100 * rank]
+
+
+def exchanged(rank: int) -> Tensors:
+    lists = [ints(*numbers) for numbers in EXCHANGED[rank].values()]
+    return [f4(4) + 10 * rank, *lists, np.empty(4 - 2 * rank, np.int8)]
+
+
 RIGHT: dict[str, Right] = {
-    "AllGatherV": Right(collops.AllGatherVParam, counted([3], [3, 4], [0, 4]), (2, 4)),
-    "ReduceScatterV": Right(collops.ReduceScatterVParam, counted([6, 2], [0, 6], [6]), (2, 4)),
-    "AllGather": Right(collops.AllGatherParam, x_of_4_rows, (2, 4, 3)),
-    "ReduceScatter": Right(collops.ReduceScatterParam, x_of_4_rows, (2, 3)),
-    "AllReduce": Right(collops.AllReduceParam, x_of_4_rows, (4, 3)),
-    "Broadcast": Right(collops.BroadcastParam, x_of_4_rows, None),
-    "AllToAll": Right(collops.AllToAllParam, x_of_4_rows, (4, 3)),
-    "AllToAllV": Right(collops.AllToAllVParam, lambda: [array(4)], (1, 4), LISTS),
+    "AllGatherV": Right(
+        collops.AllGatherVParam,
+        ("x", "sendCount", "recvCounts", "rdispls", "y"),
+        lambda rank: counted(rank, [3 + rank], [3, 4], [0, 4], rows=2),
+        lambda rank: (2, 4),
+    ),
+    "ReduceScatterV": Right(
+        collops.ReduceScatterVParam,
+        ("x", "sendCounts", "sdispls", "recvCount", "y"),
+        lambda rank: counted(rank, [6, 2], [0, 6], [6 - 4 * rank], rows=2 - rank),
+        lambda rank: (2 - rank, 4),
+    ),
+    "AllGather": Right(collops.AllGatherParam, ONE_X, of_4_rows, lambda rank: (2, 4, 3)),
+    "ReduceScatter": Right(collops.ReduceScatterParam, ONE_X, of_4_rows, lambda rank: (2, 3)),
+    "AllReduce": Right(collops.AllReduceParam, ONE_X, of_4_rows, lambda rank: (4, 3)),
+    "Broadcast": Right(collops.BroadcastParam, ONE_X, of_4_rows, None),
+    "AllToAll": Right(collops.AllToAllParam, ONE_X, of_4_rows, lambda rank: (4, 3)),
+    "AllToAllV": Right(
+        collops.AllToAllVParam,
+        ONE_X,
+        lambda rank: [f4(4) + 10 * rank],
+        lambda rank: (1, 4 - 2 * rank),
+        lambda rank: {name: [*numbers] for name, numbers in EXCHANGED[rank].items()},
+    ),
     "AllToAllVV2": Right(
         collops.AllToAllVV2Param,
-        lambda: [array(4), *(np.array(list_) for list_ in LISTS.values()), np.empty(4, np.int8)],
-        (1, 4),
+        ("x", "sendCounts", "sdispls", "recvCounts", "rdispls", "y"),
+        exchanged,
+        lambda rank: (1, 4 - 2 * rank),
     ),
-    "LinearParallel": Right(collops.LinearParallelParam, linear_inputs, (6, 5), LINEAR),
+    "Send": Right(collops.SendParam, ONE_X, of_4_rows, None, lambda rank: {"dest_rank": 1 - rank}),
+    "Recv": Right(
+        collops.RecvParam,
+        ONE_X,
+        of_4_rows,
+        lambda rank: (4, 3),
+        lambda rank: {"src_rank": 1 - rank},
+    ),
+    "LinearParallel": Right(
+        collops.LinearParallelParam,
+        ("x", "weight", "residual"),
+        lambda rank: [f4(3, 4) + 100 * rank, f4(5, 4) - rank, np.ones(5, np.float32)],
+        lambda rank: (6, 5),
+        lambda rank: dict(LINEAR),
+    ),
 }
-EVERY = tuple(RIGHT)
-V = ("AllGatherV", "ReduceScatterV")
-REDUCTIONS = {"ReduceScatter": "reduce_type", "AllReduce": "all_reduce_type"}
-EVEN = ("AllGather", "ReduceScatter", "AllReduce", "Broadcast", "AllToAll")
-EXCHANGES = ("AllToAllV", "AllToAllVV2")
-
-
-def create(name: str, **fields: Any) -> collops.Operation:
-    """The operation of rank 0 of 2 with some other fields."""
-    right = RIGHT[name]
-    return collops.Operation(right.struct(**{**FIELDS, **right.fields, **fields}))
-
-
-def refusal(run: Callable[..., Any], *args: Any, **kwargs: Any) -> collops.Error:
-    """The error of a call that must fail."""
-    with pytest.raises(collops.Error) as caught:
-        run(*args, **kwargs)
-    return caught.value
-
-
-def outcome(run: Callable[[], Any]) -> tuple[int, str, Any]:
-    """Code and message of a call, 0 and "" where it does not fail, and its result."""
-    try:
-        return 0, "", run()
-    except collops.Error as error:
-        return error.code, error.message, None
-
-
-def heard_of(run: Callable[[], Any]) -> Heard:
-    """The class of the error, its code and its message."""
-    try:
-        run()
-    except collops.Error as error:
-        return type(error).__name__, error.code, error.message
-    except Exception as error:
-        return type(error).__name__, -1, str(error)
-    return "", 0, ""
+# What stands in brackets before a row, besides the operators' own names.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "all": tuple(RIGHT),
+    "V": ("AllGatherV", "ReduceScatterV"),
+    "even": ("AllGather", "ReduceScatter", "AllReduce", "Broadcast", "AllToAll"),
+    "exchanges": ("AllToAllV", "AllToAllVV2"),
+    "messages": ("Send", "Recv"),
+    "reductions": ("ReduceScatter", "AllReduce"),
+    "G": ("AllGatherV",),
+    "S": ("ReduceScatterV",),
+    "E": ("AllToAllV",),
+    "E2": ("AllToAllVV2",),
+    "L": ("LinearParallel",),
+}
