@@ -1,10 +1,10 @@
 """Mutation check: do the tests find the faults of tests/mutants/faults.toml?
 
 `build` copies the tree to build/mutants/tree with all faults in it, and builds it there; a fault is
-`build` copies the tree to build/mutants/tree with all faults in it, and builds it there; a fault is
 on where TESTED_MUTANT has its number. `run [NUMBER ...]` switches them on one by one, and runs
-tests until one fails: those that should find it, those of its layer, then all. A failure counts if
-it comes twice, and not without the fault. `--compare OLD NEW` prints what NEW finds no more.
+tests until one fails: those that should find it, then those of its layer. With all that are left
+it runs all tests at last, and what fails once more with each. A failure counts if it comes twice,
+and not without the fault. `--compare OLD NEW` prints what NEW finds no more.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ FUTURE = "from __future__ import annotations\n"
 IMPORT = f"{FUTURE}\nfrom collops.mutants import MUTANT\n"
 # What looks at sources, packages or the machine, not at behaviour, stays out.
 NOT_HERE = ("bench", "docs", "house", "package", "typing")
-NAMES = ("cpp", "python", "torch", "gpu", "npu", "multihost")  # of the suites
 LIMITS_S = {"near": 300.0, "layer": 600.0, "all": 1500.0}  # of a run on a quiet machine
+MOST, TRIES = 25, 5  # failures of all tests; and of one after the other that are not by the fault
 
 
 @dataclass(frozen=True)
@@ -166,20 +166,25 @@ class Runner:
         known = UNRELATED.exists()
         self._unrelated: dict[str, list[str]] = json.loads(UNRELATED.read_text()) if known else {}
 
-    def fails(self, number: int, suite: str, args: Sequence[str], limit_s: float) -> str:
-        """The first test that fails, "" if none does; what does not end has failed."""
+    def failed(
+        self, numbers: Sequence[int], suite: str, args: Sequence[str], stage: str
+    ) -> list[str]:
+        """The first test that fails, of stage "all" more; what does not end has failed."""
         own, left_out = self._suites[suite], self._unrelated.get(suite, [])
         log, cache, mark = HOME / "run.log", HOME / "cache", uuid.uuid4().hex
         shutil.rmtree(cache, ignore_errors=True)
         command = [*own["command"], *args]
         if suite == "cpp":
-            command += ["--stop-on-failure", "--timeout", f"{120 * self._patience:.0f}"]
+            command += ["--timeout", f"{120 * self._patience:.0f}"]
+            command += [] if stage == "all" else ["--stop-on-failure"]
             command += ["-E", f"^({'|'.join(left_out)})$"] if left_out else []
         else:
-            command += ["-x", "-v", "-o", f"cache_dir={cache}"]
+            most = MOST if stage == "all" else 1
+            command += [f"--maxfail={most}", "-v", "-o", f"cache_dir={cache}"]
             command += [f"--deselect={name}" for name in left_out]
         path = f"{TREE}/.venv/bin:{os.environ['PATH']}"
-        env = {**os.environ, "PATH": path, **own["env"], VARIABLE: str(number), MARK: mark}
+        env = {**os.environ, "PATH": path, **own["env"], MARK: mark}
+        env[VARIABLE] = ",".join(map(str, numbers))
         env["COLLOPS_TEST_PATIENCE"] = f"{self._patience:g}"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -193,7 +198,7 @@ class Runner:
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
             )
             try:
-                status = process.wait(limit_s * self._patience)
+                status = process.wait(LIMITS_S[stage] * self._patience)
             except subprocess.TimeoutExpired:
                 status = -1
             finally:
@@ -202,28 +207,31 @@ class Runner:
                 end_all(mark)
         # pytest ends with 4 or 5 where there are no such tests.
         if status in (0, 4, 5):
-            return ""
+            return []
         text = log.read_text(errors="replace")
         noted = cache / "v" / "cache" / "lastfailed"
         if noted.exists():
-            return str(next(iter(json.loads(noted.read_text())), "pytest"))
-        failed = re.findall(r"^\s*\d+ - (\S+) \(", text, re.MULTILINE)
+            return list(json.loads(noted.read_text())) or ["pytest"]
+        ended = re.findall(r"^\s*\d+ - (\S+) \(", text, re.MULTILINE)
         begun = re.findall(r"^(?: +Start +\d+: (?=\S+$))?(\S+_test$|tests/\S+::.*\S)", text, re.M)
-        return (failed or begun[-1:] or [f"{suite} ended with {status}"])[0]
+        return ended or begun[-1:] or [f"{suite} ended with {status}"]
+
+    def confirms(self, number: int, suite: str, test: str) -> bool:
+        """Whether the test passes without the fault, and fails again with it."""
+        one = ["-R", f"^{test}$"] if suite == "cpp" else [test]
+        if not self.failed([], suite, one, "near"):
+            return bool(self.failed([number], suite, one, "near"))
+        say(f"  {suite}: {test} fails without a fault: left out from now on")
+        self._unrelated.setdefault(suite, []).append(test)
+        UNRELATED.write_text(json.dumps(self._unrelated, indent=1))
+        return False
 
     def finds(self, number: int, stage: str, suite: str, args: Sequence[str]) -> str:
         """The test of these that fails by the fault alone; "" if there is none."""
-        for _ in range(0 if self._suites[suite]["reason"] else 8):
-            test = self.fails(number, suite, args, LIMITS_S[stage])
-            if not test:
-                return ""
-            one = ["-R", f"^{test}$"] if suite == "cpp" else [test]
-            without = self.fails(0, suite, one, LIMITS_S["near"])
-            if not without and self.fails(number, suite, one, LIMITS_S["near"]):
-                return test
-            say(f"  {suite}: {test} fails {'without a fault' if without else 'once'}: left out")
-            self._unrelated.setdefault(suite, []).append(test)
-            UNRELATED.write_text(json.dumps(self._unrelated, indent=1))
+        for _ in range(0 if self._suites[suite]["reason"] else TRIES):
+            failed = self.failed([number], suite, args, stage)
+            if not failed or self.confirms(number, suite, failed[0]):
+                return failed[0] if failed else ""
         return ""
 
     def parts(self, fault: Fault) -> Iterator[tuple[str, str, list[str]]]:
@@ -240,22 +248,35 @@ class Runner:
             yield "layer", "python", rooms
         for suite in others:
             yield "layer", suite, self._suites[suite]["rooms"]
-        for suite in NAMES:
-            if suite not in others:
-                yield "all", suite, self._suites[suite]["rooms"]
 
     def run(self, fault: Fault, depth: str) -> dict[str, Any]:
-        """Runs tests until one finds the fault; the row of the table."""
-        begin, stages = time.monotonic(), list(LIMITS_S)
+        """Runs the tests near to a fault until one finds it; the row of the table."""
+        begin = time.monotonic()
         row: dict[str, Any] = {"layer": fault.layer, "sentence": fault.sentence}
         row |= {"found_by": NOT_FOUND, "suite": "", "stage": depth}
         for stage, suite, args in self.parts(fault):
-            if stages.index(stage) > stages.index(depth):
+            if stage == "layer" and depth == "near":
                 break
             if test := self.finds(fault.number, stage, suite, args):
                 row |= {"found_by": test, "suite": suite, "stage": stage}
                 break
         return row | {"seconds": round(time.monotonic() - begin)}
+
+    def run_all(self, rows: dict[str, dict[str, Any]], numbers: list[int]) -> None:
+        """Runs every test with all these faults, and what fails with each."""
+        for suite, own in self._suites.items():
+            left = [n for n in numbers if rows[str(n)]["found_by"] == NOT_FOUND]
+            if own["reason"] or not left:
+                continue
+            say(f"all of {suite} with {left}")
+            for test in self.failed(left, suite, own["rooms"], "all"):
+                say(f"  {test}")
+                for number in left:
+                    row = rows[str(number)]
+                    if row["found_by"] == NOT_FOUND and self.confirms(number, suite, test):
+                        row |= {"found_by": test, "suite": suite, "stage": "all"}
+                        say(f"  finds {number}")
+            write_tables(rows)
 
 
 def write_tables(rows: dict[str, dict[str, Any]]) -> None:
@@ -277,7 +298,10 @@ def run(numbers: Sequence[int], depth: str, patience: float) -> None:
             say(f"{fault.number}: {fault.sentence}")
             row = rows[str(fault.number)] = runner.run(fault, depth)
             say(f"  {row['found_by']} ({row['suite'] or depth}), {row['seconds']} s")
-            write_tables({number: rows[number] for number in sorted(rows, key=int)})
+            rows = {number: rows[number] for number in sorted(rows, key=int)}
+            write_tables(rows)
+    if depth == "all":
+        runner.run_all(rows, list(numbers) or [fault.number for fault in read_faults()])
 
 
 def found_in(path: Path) -> dict[str, str]:
