@@ -147,6 +147,12 @@ def test_variables_of_a_table(tmp_path, monkeypatch):
         assert {e[name] for e in environments} == {value}
 
 
+def test_devices_of_a_super_pod_have_numbers_of_their_own(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(make_rank_table(["a", "b"], 2, version="1.2"), encoding="utf-8")
+    assert [place.server for place in read_rank_table(path).ranks] == [0, 0, 1, 1]
+
+
 def test_a_table_starts_this_hosts_ranks(tmp_path, script):
     path = tmp_path / "t.json"
     path.write_text(make_rank_table(["a"], 2), encoding="utf-8")
@@ -177,6 +183,24 @@ def test_the_first_failure_ends_all_and_is_the_status(script):
     assert b"exited with status 7" in ended.stderr
     for line in ended.stdout.decode().splitlines():
         assert not alive(int(line.split()[1]))
+
+
+def test_of_failures_together_the_first_is_the_status(script, tmp_path):
+    path = script(
+        "import os, pathlib, sys, time\n"
+        "first = pathlib.Path(sys.argv[1])\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    first.with_suffix('.part').write_text(str(os.getpid()))\n"
+        "    first.with_suffix('.part').rename(first)\n"
+        "    sys.exit(7)\n"
+        "while not first.exists(): time.sleep(0.01)\n"
+        "stat = pathlib.Path('/proc', first.read_text(), 'stat')\n"
+        "while stat.exists() and ') Z' not in stat.read_text(): time.sleep(0.01)\n"
+        "sys.exit(9)\n"
+    )
+    ended = collops_run("-n", "2", path, str(tmp_path / "first"))
+    assert ended.returncode == 7
+    assert b"exited with status 9" in ended.stderr
 
 
 def test_a_rank_ended_by_a_signal_gives_its_number(script):
