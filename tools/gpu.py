@@ -1,4 +1,6 @@
-"""Runs tests/gpu, and conformance on CUDA tensors: `make test-gpu`; its arguments go to pytest.
+"""Runs tests/gpu, tests/devices and conformance on CUDA tensors: `make test-gpu`.
+
+Its arguments go to pytest.
 
 The simulated libcuda, NCCL and cuBLASLt are built here; the environment is that of `make test`. No
 GPU is used, also where there is one.
@@ -82,11 +84,11 @@ def main() -> int:
     if os.environ.get("CI"):  # a download of 900 MB
         run_tests.ENV["GPU_HEADERS"] = os.pathsep.join(gpu_headers.include_folders())
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
-    rooms = ["tests/gpu", "tests/conformance/test_conformance.py"]
+    rooms = ["tests/gpu", "tests/devices", "tests/conformance/test_conformance.py"]
     if sys.argv[1:]:
         outcome = run_tests.run_python([*rooms, *sys.argv[1:]])
     else:  # ranks mostly wait for each other
-        outcome = run_tests.run_python_halves(rooms[:1], rooms[1:])
+        outcome = run_tests.run_python_halves(rooms[:2], rooms[2:])
     outcome.required_as = "gpu"
     print("\nSummary\n  simulated GPUs; no GPU was used")
     print(outcome.text())

@@ -132,7 +132,7 @@ def describe_suites() -> None:
     add("python", pytest, ["tests", *(f"--ignore=tests/unit/{room}" for room in NOT_HERE)])
     add("torch", pytest, ["tests/torch"], pytorch.reason_not_to_run(), COLLOPS_TEST_TORCH="1")
     gpu.build_simulator()
-    add("gpu", pytest, ["tests/gpu", conformance], **gpu.variables())
+    add("gpu", pytest, ["tests/gpu", "tests/devices", conformance], **gpu.variables())
     venv, made = npu.make_environment()
     reason = "" if made == "installed" else made
     if not reason:
@@ -142,7 +142,13 @@ def describe_suites() -> None:
         "LD_LIBRARY_PATH": f"{npu.SIMULATOR}:{os.environ.get('LD_LIBRARY_PATH', '')}".strip(":"),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
-    add("npu", [str(venv.python), *pytest[1:]], ["tests/npu", conformance], reason, **simulated)
+    add(
+        "npu",
+        [str(venv.python), *pytest[1:]],
+        ["tests/npu", "tests/devices", conformance],
+        reason,
+        **simulated,
+    )
     programs, reason = str(BUILD / "tests" / "cpp"), multihost.reason_not_to_run()
     add("multihost", pytest, multihost.TESTS, reason, COLLOPS_TEST_PROGRAMS=programs)
     (ROOT / SUITES).write_text(json.dumps(found, indent=1))

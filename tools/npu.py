@@ -1,4 +1,6 @@
-"""Runs tests/npu, and conformance on NPU tensors: `make test-npu`; its arguments go to pytest.
+"""Runs tests/npu, tests/devices and conformance on NPU tensors: `make test-npu`.
+
+Its arguments go to pytest.
 
 The real torch_npu runs on a simulated CANN, which is built here. torch_npu has an environment of
 its own, because `import torch` fails beside it where there is no CANN. Where pip cannot have torch
@@ -74,7 +76,7 @@ def main() -> int:
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
-    rooms = ["tests/npu", "tests/conformance/test_conformance.py"]
+    rooms = ["tests/npu", "tests/devices", "tests/conformance/test_conformance.py"]
     outcome = run_tests.run_python([*rooms, *sys.argv[1:]], venv.python)
     outcome.required_as = "npu"
     print(f"\nSummary\n  {TORCH_NPU} on a simulated CANN; no NPU was used")

@@ -41,8 +41,8 @@ REFERENCE = ROOT / ".ci" / "seconds"
 SLOWEST = 10
 # Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
-    "tests/gpu: make test-gpu; tests/npu: make test-npu; tests/multihost: make test-multihost; "
-    "tests/torch: make test-torch; "
+    "tests/gpu: make test-gpu; tests/npu: make test-npu; tests/devices: both; "
+    "tests/multihost: make test-multihost; tests/torch: make test-torch; "
     "the MPIs and torchrun of tests/launchers: make test-launchers"
 )
 # Where to note what has failed, for a second run; only `.ci/run` says so.

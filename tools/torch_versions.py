@@ -35,8 +35,8 @@ TESTS = [
 ]
 # The same on CUDA tensors, and golden's cases of every operator.
 GPU_TESTS = [
-    "tests/gpu/torch",
-    "tests/gpu/test_golden_run.py::test_samples_of_every_operator_run_or_are_refused_with_the_reason",
+    "tests/devices/torch",
+    "tests/devices/test_golden_run.py::test_samples_of_every_operator_run_or_are_refused_with_the_reason",
 ]
 NEEDS_GB = 12  # pip holds the archives and what they unpack to
 LIMIT_S = 600  # for one installation, at most

@@ -44,6 +44,7 @@ V_RUNS = [
     *(Run("plain", 3, isa=isa, num_threads=1) for isa in ISAS),
     Run("plain", 3, num_threads=3),
     *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 3, 4)),
+    Run("plain", 3, "npu", backend="hccl"),
     *on_gpus("atb", 2),
     *on_gpus("atb", 8),
     *on_gpus("atb", 3, threads=True),
@@ -69,6 +70,7 @@ EVEN_RUNS = [
     Run("plain", 4, "unaligned", "in place"),
     Run("plain", 3, "window", "in place", threads=True),
     *DEVICE_RUNS,
+    Run("plain", 3, "npu", backend="hccl"),
     *on_gpus("plain", 3),
 ]
 ALL_TO_ALL_RUNS = [
@@ -84,6 +86,7 @@ ROOTED_RUNS = [
     *(Run("plain", 3, memory) for memory in ("window", "unaligned")),
     Run("plain", 3, threads=True),
     Run("plain", 4, "window", threads=True),
+    *(Run("plain", ranks, "npu", backend="hccl") for ranks in (2, 5)),
     *on_gpus("plain", 2),
     *on_gpus("plain", 5),
 ]
@@ -119,7 +122,6 @@ NO_MESSAGES = {"cuda": "refused: backend cuda has no messages between two ranks:
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
 )
-PLAIN_ON_NPUS = {"hccl": "tests/npu/test_plain_level.py has calls of the plain level alone"}
 
 
 def v_row(name: str) -> OperatorRuns:
@@ -146,9 +148,9 @@ def linear_row(cases: Callable[[Run], Sequence[Any]], runs: list[Run], **row: An
     return OperatorRuns(cases, linear.call, runs, bounds=golden_bounds, moves=False, **row)
 
 
-def plain_row(*functions: Any, moves: bool = True) -> OperatorRuns:
+def plain_row(*functions: Any, **row: Any) -> OperatorRuns:
     cases, call, wanted = functions
-    return OperatorRuns(cases, call, ROOTED_RUNS, wanted, moves=moves, without=PLAIN_ON_NPUS)
+    return OperatorRuns(cases, call, ROOTED_RUNS, wanted, **row)
 
 
 TABLE: dict[str, OperatorRuns] = {
@@ -168,5 +170,7 @@ TABLE: dict[str, OperatorRuns] = {
     "all_to_allv": plain_row(rooted.row_cases, rooted.all_to_allv, rooted.exchanged),
     "gatherv": plain_row(rooted.row_cases, rooted.gatherv, rooted.gathered),
     "scatterv": plain_row(rooted.row_cases, rooted.scatterv, rooted.scattered),
-    "reduce": plain_row(rooted.reductions, rooted.reduce, rooted.reduced, moves=False),
+    "reduce": plain_row(
+        rooted.reductions, rooted.reduce, rooted.reduced, bounds=even.bounds, moves=False
+    ),
 }

@@ -95,11 +95,13 @@ class Run(NamedTuple):
         """Whether the backend has a reduction; HCCL has fewer to parts of uneven size."""
         if self.backend != "hccl" or not op:
             return True
+        if op not in ("sum", "prod", "max", "min"):
+            return False
         if not evenly:
             return dtype in HCCL_REDUCES and op != "prod"
         # Products of floats overflow in one order and not in another.
         without_product = op == "prod" and dtype not in ("int8", "int32", "int64")
-        return dtype in (*HCCL_REDUCES, "int64") and op != "avg" and not without_product
+        return dtype in (*HCCL_REDUCES, "int64") and not without_product
 
     @property
     def environment(self) -> dict[str, str]:

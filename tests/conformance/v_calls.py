@@ -77,7 +77,9 @@ def bounds(case: Case, run: Run) -> list[Any] | None:
         magnitude = np.zeros(want.size)
         magnitude[:count] = total[start : start + count]
         magnitude[~np.isfinite(magnitude)] = 0
-        bounds.append(bound(dtype, case.op, case.rank_size, magnitude).reshape(want.shape))
+        off = bound(dtype, case.op, case.rank_size, magnitude)
+        whole = run.level == "atb" or is_whole(case)
+        bounds.append(off.reshape(want.shape) if whole else off[:count])
     return bounds
 
 

@@ -53,19 +53,6 @@ def test_shared_memory_and_hccl_have_a_domain_of_one_name_each(npu: Any) -> None
     assert run_ranks(work, 2) == [npu.gathered(2)] * 2
 
 
-def test_the_own_communicator_is_destroyed_when_it_is_closed(npu: Any) -> None:
-    def work(rank: int) -> tuple[int, int]:
-        npu.choose(rank)
-        comm = collops.init(backend="hccl")
-        before = npu.live_communicators()
-        npu.gather(collops.Operation(param(rank, 2, hccl_comm=comm)), rank, 2)
-        comm.barrier()
-        comm.close()
-        return before, npu.live_communicators()
-
-    assert run_ranks(work, 2) == [(1, 0)] * 2
-
-
 def hccl_group(torch: ModuleType, rank: int, folder: Any) -> int:
     """The HcclComm of torch_npu's process group."""
     dist = torch.distributed
@@ -185,45 +172,6 @@ def wait_for_end(pid: int) -> None:
 def report(result: Any) -> None:
     """Raises a result: run_ranks returns none when a rank has died."""
     raise RuntimeError(repr(result))
-
-
-def test_a_rank_that_never_comes_is_named(npu: Any) -> None:
-    def work(rank: int) -> tuple[int, str]:
-        npu.choose(rank)
-        if rank == 1:
-            time.sleep(patience(2))
-            return 0, ""
-        op = collops.Operation(param(rank, 2, comm_domain="late"))
-        error = error_of(lambda: npu.gather(op, rank, 2))
-        return error.code, error.message
-
-    [(code, message), _] = run_ranks(work, 2, env={"COLLOPS_TIMEOUT_S": "1"})
-    assert code == 100
-    assert "rank 1 of 2 did not connect within 1 s" in message
-    assert 'comm_domain "late"' in message
-
-
-def test_no_device_is_an_error_that_says_so(npu: Any) -> None:
-    def work(rank: int) -> tuple[int, str]:
-        error = error_of(lambda: collops.init(backend="hccl"))
-        return error.code, error.message
-
-    for code, message in run_ranks(work, 2):
-        assert code == 1
-        assert "no NPU is chosen in this thread: call torch.npu.set_device(n)" in message
-
-
-def test_split_and_sizes_go_over_the_host(npu: Any) -> None:
-    def work(rank: int) -> tuple[int, int, list[int]]:
-        npu.choose(rank)
-        comm = collops.init(backend="hccl")
-        part = comm.split(color=rank % 2, key=-rank)
-        assert part is not None
-        op = collops.Operation(collops.AllGatherVParam(hccl_comm=part))
-        return part.rank, part.size, npu.gather(op, part.rank, part.size)
-
-    results = run_ranks(work, 4)
-    assert results == [(1, 2, npu.gathered(2))] * 2 + [(0, 2, npu.gathered(2))] * 2
 
 
 def test_ranks_that_are_threads_of_one_process(npu: Any) -> None:

@@ -22,40 +22,7 @@ def gather_operation(rank: int, ranks: int = 2) -> collops.Operation:
     return collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=ranks))
 
 
-def scatter(npu: Any, rank: int, dtype: str = "float32") -> None:
-    op = collops.Operation(collops.ReduceScatterVParam(rank=rank, rank_size=2))
-    x = npu.tensor(np.ones((4, 1), dtype))
-    counts = np.array([2, 1])
-    y = np.empty(3, np.float16)
-    op.forward([x, counts, np.array([0, 2]), counts[rank : rank + 1], y])
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int64", "float64"])
-def test_reductions_that_hccl_lacks(npu: Any, dtype: str) -> None:
-    def work(rank: int) -> collops.Error:
-        npu.choose(rank)
-        return error_of(lambda: scatter(npu, rank, dtype))
-
-    for error in run_ranks(work, 2):
-        assert error.code == 103
-        assert f"HCCL does not reduce {dtype}" in error.message
-
-
-HCCL_ANSWERS = [
-    (1, "HCCL_E_PARA", 1, collops.errors.ArgumentError),
-    (2, "HCCL_E_PTR", 25, collops.errors.SystemFailureError),
-    (3, "HCCL_E_MEMORY", 26, collops.errors.OutOfMemoryError),
-    (4, "HCCL_E_INTERNAL", 25, collops.errors.SystemFailureError),
-    (5, "HCCL_E_NOT_SUPPORT", 103, collops.errors.UnsupportedError),
-    (9, "HCCL_E_TIMEOUT", 100, collops.errors.RankTimeoutError),
-    (21, "HCCL_E_REMOTE", 101, collops.errors.PeerLostError),
-    (24, "HCCL_E_OOM", 26, collops.errors.OutOfMemoryError),
-    (1041, "an unknown HcclResult", 25, collops.errors.SystemFailureError),
-]
-
-
-@pytest.mark.parametrize(("number", "name", "code", "kind"), HCCL_ANSWERS)
-def test_answers_of_hccl(npu: Any, number: int, name: str, code: int, kind: Any) -> None:
+def test_an_answer_of_hccl_ends_the_communicator(npu: Any) -> None:
     def work(rank: int) -> collops.Error:
         npu.choose(rank)
         op = gather_operation(rank)
@@ -65,34 +32,30 @@ def test_answers_of_hccl(npu: Any, number: int, name: str, code: int, kind: Any)
         return error
 
     # Whether the second rank still comes to its own call or hears of the first one's, it fails.
-    env = {"COLLOPS_SIM_FAIL": f"HcclAllGatherV:2:{number}"}
+    env = {"COLLOPS_SIM_FAIL": "HcclAllGatherV:2:9"}
     errors = run_ranks(work, 2, env=env)
-    said = f"HcclAllGatherV returned {number} ({name}): EI9999: simulated CANN: HcclAllGatherV was"
+    said = "HcclAllGatherV returned 9 (HCCL_E_TIMEOUT): EI9999: simulated CANN: HcclAllGatherV was"
     heard = [error for error in errors if said in error.message]
     assert heard
     for error in heard:
         assert error.message.startswith("AllGatherV: HcclAllGatherV returned")
-        assert error.code == code
-        assert type(error) is kind
+        assert error.code == 100
+        assert type(error) is collops.errors.RankTimeoutError
 
 
-@pytest.mark.parametrize(("number", "code"), [(200000, 26), (507899, 4)])
-def test_answers_of_the_runtime(npu: Any, number: int, code: int) -> None:
-    def work(rank: int) -> collops.Error | None:
+def test_an_answer_of_the_runtime(npu: Any) -> None:
+    def work(rank: int) -> collops.Error:
         npu.choose(rank)
-        try:
-            scatter(npu, rank)
-        except collops.Error as error:
-            return error
-        return None
+        op = collops.Operation(collops.ReduceScatterVParam(rank=rank, rank_size=2))
+        counts = np.array([2, 1])
+        ins = [npu.tensor(np.ones((4, 1), np.float32)), counts, np.array([0, 2])]
+        y = np.empty(3, np.float16)
+        return error_of(lambda: op.forward([*ins, counts[rank : rank + 1], y]))
 
-    env = {"COLLOPS_SIM_FAIL": f"aclrtMemsetAsync:1:{number}"}
-    for error in run_ranks(work, 2, env=env):
-        assert error is not None
-        assert error.code == code
-        assert error.message.startswith(
-            f"ReduceScatterV: aclrtMemsetAsync returned aclError {number}: EI9999: simulated"
-        )
+    for error in run_ranks(work, 2, env={"COLLOPS_SIM_FAIL": "aclrtMemsetAsync:1:200000"}):
+        assert error.code == 26
+        said = "ReduceScatterV: aclrtMemsetAsync returned aclError 200000: EI9999: simulated"
+        assert error.message.startswith(said)
 
 
 def test_rank_0_without_a_root_info_fails_all_ranks(npu: Any) -> None:
@@ -150,21 +113,6 @@ def test_a_tensor_on_another_device_names_both(npu: Any) -> None:
         assert f"x is on npu:3, but the communicator is on npu:{rank}" in errors[0][1]
         assert f"the output is on npu:3, but the communicator is on npu:{rank}" in errors[1][1]
         assert "x is on cpu; this backend moves NPU tensors" in errors[2][1]
-
-
-def test_counts_on_an_npu_are_refused(npu: Any) -> None:
-    def work(rank: int) -> tuple[int, str]:
-        npu.choose(rank)
-        op = gather_operation(rank)
-        counts = np.array([1, 1])
-        x = npu.tensor(np.ones(1, np.float32))
-        ins = [x, counts[:1], counts, npu.tensor(np.array([0, 1])), np.empty(2, np.float16)]
-        error = error_of(lambda: op.forward(ins))
-        return error.code, error.message
-
-    for rank, result in enumerate(run_ranks(work, 2)):
-        said = f"AllGatherV: rdispls is on npu:{rank}; counts are host tensors: .cpu()"
-        assert result == (14, said)
 
 
 def test_what_hccl_has_not_is_unsupported_and_ends_nothing(npu: Any) -> None:

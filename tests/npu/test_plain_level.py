@@ -1,6 +1,7 @@
-"""Every call of the plain level on NPU tensors gives the bits that it gives on shm.
+"""Forms of calls of the plain level on NPU tensors, which give the bits that they give on shm.
 
-The values are whole and small, so that sums are exact in any order.
+All operators with golden's cases are conformance's. The values are whole and small, so that sums
+are exact in any order.
 """
 
 from __future__ import annotations
@@ -16,11 +17,7 @@ import collops
 from collops import RecvFrom, SendTo
 from collops.testing import run_ranks
 
-TYPES = (
-    *("float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64"),
-    *("uint8", "bool", "complex64", "float8_e4m3fn"),
-)
-REDUCED = ("float32", "float16", "bfloat16", "int8", "int32")
+TYPES = ("bool", "complex64", "float8_e4m3fn")
 
 
 class Caller:
@@ -83,80 +80,17 @@ def gathers(c: Caller) -> Any:
     return results + [c.comm.all_gatherv(c.tensor(c.own, dtype=t), c.sizes) for t in TYPES]
 
 
-def scatters(c: Caller) -> Any:
-    total = sum(c.sizes)
-    one = [0] * (c.size - 1) + [2]
-    slices = [c.tensor(size, 2, seed=r) for r, size in enumerate(c.sizes)]
-    into = c.empty(c.own, 2)
-    results = [
-        c.comm.reduce_scatterv(slices),
-        c.comm.reduce_scatterv(c.tensor(total, 2), c.sizes, out=into),
-        into,
-        c.comm.reduce_scatterv(c.tensor(1, total), c.sizes, dim=1),
-        c.comm.reduce_scatterv(c.tensor(2, 3), one),
-        c.comm.reduce_scatterv(c.tensor(0, 3), [0] * c.size),
-        c.comm.reduce_scatterv(c.tensor(2 * c.size), [2] * c.size, op="prod"),
-        c.comm.reduce_scatter(c.tensor(2 * c.size, dtype="int64")),
-        c.comm.reduce_scatter(c.tensor(c.size, 2), op="min"),
-        c.comm.reduce_scatter(c.tensor(c.size, 2), out=c.empty(1, 2)),
-    ]
-    for dtype in REDUCED:
-        for op in ("sum", "max", "min"):
-            x = c.tensor(total, 2, dtype=dtype)
-            results.append(c.comm.reduce_scatterv(x, c.sizes, op=op))
-    return results
-
-
 def reductions(c: Caller) -> Any:
-    into = c.empty(5)
-    results = [
-        c.comm.all_reduce(c.tensor(5), out=into),
-        into,
-        c.comm.all_reduce(c.tensor(2, 2), op="prod"),
-        c.comm.all_reduce(c.tensor(0, 2)),
-        c.comm.all_reduce(c.tensor(4, dtype="int64"), op="max"),
-        c.comm.reduce(c.tensor(4), root=c.size - 1),
-        c.comm.reduce(c.tensor(2, 2), op="max", root=0),
-    ]
-    for dtype in REDUCED:
-        for op in ("sum", "max", "min"):
-            results.append(c.comm.all_reduce(c.tensor(3, dtype=dtype), op=op))
+    slices = [c.tensor(size, 2, seed=r) for r, size in enumerate(c.sizes)]
     x = c.tensor(6)
-    return [*results, c.comm.all_reduce(x, out=x), x]
-
-
-def roots(c: Caller) -> Any:
-    last, total = c.size - 1, sum(c.sizes)
-    results = [c.comm.broadcast(c.tensor(4, dtype=t), root=last) for t in TYPES]
-    x = c.tensor(3)
-    results += [c.comm.broadcast(x), x, c.comm.broadcast(c.tensor(0, 2))]
-    for root in (0, last):
-        for dtype in ("float32", "float64", "bool"):
-            own, whole = c.tensor(c.own, 2, dtype=dtype), c.tensor(total, 2, dtype=dtype)
-            results += [
-                c.comm.gatherv(own, c.sizes, root),
-                c.comm.gatherv(own, root=root),
-                c.comm.scatterv(whole, c.sizes, root),
-            ]
-    return results
-
-
-def all_to_all(c: Caller) -> Any:
-    # Rank r sends (r + q) % 3 rows to rank q, and one row more to itself.
-    sends = [(c.rank + q) % 3 + (q == c.rank) for q in range(c.size)]
-    results: list[Any] = []
-    for dtype in ("float32", "bool", "complex64", "int64"):
-        x = c.tensor(sum(sends), 2, dtype=dtype)
-        into = c.empty(sum(sends), 2, dtype=dtype)
-        results += [
-            c.comm.all_to_allv(x, sends),
-            c.comm.all_to_allv(x, sends, sends),
-            c.comm.all_to_allv(x, sends, sends, out=into),
-        ]
-    only_last = [0] * (c.size - 1) + [1]
-    received = [1] * c.size if c.rank == c.size - 1 else [0] * c.size
-    results.append(c.comm.all_to_allv(c.tensor(1, 2), only_last, received))
-    return [*results, c.comm.all_to_allv(c.tensor(0, 2), [0] * c.size)]
+    return [
+        c.comm.reduce_scatterv(slices),
+        c.comm.reduce_scatterv(c.tensor(1, sum(c.sizes)), c.sizes, dim=1),
+        c.comm.reduce_scatterv(c.tensor(2 * c.size), [2] * c.size, op="prod"),
+        c.comm.all_reduce(c.tensor(0, 2)),
+        c.comm.all_reduce(x, out=x),
+        x,
+    ]
 
 
 def messages(c: Caller) -> Any:
@@ -215,12 +149,10 @@ def parts(c: Caller) -> Any:
     return [first, inner.all_reduce(c.tensor(2)), part.rank, part.size, inner.rank]
 
 
-CALLS: tuple[Call, ...] = (
-    *(gathers, scatters, reductions, roots, all_to_all, messages, started, parts),
-)
+CALLS: tuple[Call, ...] = (gathers, reductions, messages, started, parts)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_npus_and_shared_memory_give_the_same(
     npu: Any, torch_module: ModuleType, ranks: int
 ) -> None:

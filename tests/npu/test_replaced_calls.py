@@ -90,7 +90,7 @@ PROGRAM = """
 import sys
 sys.path[:0] = {folders!r}
 import torch, torch_npu
-from conftest import Npu
+from on_npu import Npu
 from collops.testing import run_ranks
 import collops, test_replaced_calls
 def work(rank):
@@ -106,7 +106,8 @@ if __name__ == "__main__":
 def in_new_processes(libraries: str, call: str, ranks: int = RANKS) -> tuple[list[Any], str]:
     """What the ranks of a new program return, and what it writes to stderr."""
     here = Path(__file__).resolve()
-    folders = [str(here.parent), str(here.parents[2] / "tools")]
+    rooms = ["tests/npu", "tests/devices", "tools"]
+    folders = [str(here.parents[2] / room) for room in rooms]
     program = PROGRAM.format(folders=folders, call=call, ranks=ranks)
     env = os.environ | {"LD_LIBRARY_PATH": libraries}
     command = [sys.executable, "-c", program]

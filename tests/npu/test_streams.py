@@ -142,42 +142,6 @@ def connect(npu: Any, rank: int) -> collops.Operation:
 
 # float64 travels as bytes, with counts that are made for the call.
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_nine_shapes_alternate_on_a_held_stream(
-    npu: Any, torch_module: ModuleType, dtype: str
-) -> None:
-    def work(rank: int) -> int:
-        op = connect(npu, rank)
-        calls = [Gather(npu, rank, number, dtype) for number in range(3 * SHAPES)]
-        torch_module.npu.synchronize()
-        stream = torch_module.npu.Stream()
-        with npu.held(stream):
-            for call in calls:
-                call.run(op, stream)
-            assert not stream.query()
-        stream.synchronize()
-        return sum(call.is_right() for call in calls)
-
-    assert run_ranks(work, 2, env=LATE) == [3 * SHAPES] * 2
-
-
-def test_an_operation_ends_before_its_stream(npu: Any, torch_module: ModuleType) -> None:
-    def work(rank: int) -> bool:
-        op = connect(npu, rank)
-        call = Gather(npu, rank, 4, "float32")
-        torch_module.npu.synchronize()
-        stream = torch_module.npu.Stream()
-        with npu.held(stream):
-            call.run(op, stream)
-            del op
-            # What takes the memory that was given back, if any was.
-            rest = [np.full(2, -1, np.int64) for _ in range(1000)]
-        stream.synchronize()
-        return len(rest) == 1000 and call.is_right()
-
-    assert run_ranks(work, 2, env=LATE) == [True] * 2
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_graph_is_replayed_after_its_plans_have_fallen_out(
     npu: Any, torch_module: ModuleType, dtype: str
 ) -> None:

@@ -42,42 +42,6 @@ def start(gpu: Any, rank: int, backend: str, domain: str) -> Any:
     return collops.init(rank, len(SIZES), backend=backend, comm_domain=domain)
 
 
-@pytest.mark.parametrize("given", [True, False])
-@pytest.mark.parametrize("backend", ["nccl", "cuda"])
-def test_the_plain_level(gpu: Any, backend: str, given: bool) -> None:
-    calls = {
-        "gathered": lambda comm, x, whole, **out: comm.all_gatherv(x, SIZES, **out),
-        "own": lambda comm, x, whole, **out: comm.reduce_scatterv(whole, SIZES, **out),
-        "total": lambda comm, x, whole, **out: comm.all_reduce(whole, "max", **out),
-    }
-
-    def work(rank: int) -> dict[str, Any]:
-        comm, found = start(gpu, rank, backend, "plain"), {}
-        shapes = {"gathered": sum(SIZES), "own": SIZES[rank], "total": sum(SIZES)}
-        for turn in range(3):  # the second is one that was kept
-            x, whole = on_gpu(rows(rank, SIZES[rank], turn)), on_gpu(rows(rank, sum(SIZES), turn))
-            for name, call in calls.items():
-                out = {"out": poisoned((shapes[name], WIDTH), x)} if given else {}
-                result = call(comm, x, whole, **out)
-                assert type(result) is collops.CudaArray
-                assert result.device == rank
-                found[name] = result.read()
-                assert not out or result is out["out"]
-        return found
-
-    wholes = [rows(rank, sum(SIZES), 2) for rank in range(3)]
-    for rank, found in enumerate(run_ranks(work, 3)):
-        begin = begins(SIZES)[rank]
-        own = slice(begin, begin + SIZES[rank])
-        expected = {
-            "gathered": np.concatenate([rows(r, size, 2) for r, size in enumerate(SIZES)]),
-            "own": reduced([whole[own] for whole in wholes], "sum"),
-            "total": reduced(wholes, "max"),
-        }
-        for name, values in expected.items():
-            np.testing.assert_array_equal(found[name], values, err_msg=f"{name} of rank {rank}")
-
-
 @pytest.mark.parametrize("backend", ["nccl", "cuda"])
 def test_both_phases(gpu: Any, backend: str) -> None:
     """forward() makes outputs and workspace; execute() takes a stream."""

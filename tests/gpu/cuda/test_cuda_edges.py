@@ -10,6 +10,7 @@ from cuda_ranks import (
     EVERYWHERE,
     PROCESSES,
     PROCESSES_ON_ONE,
+    THREADS,
     THREADS_ON_ONE,
     communicator,
     fields,
@@ -90,15 +91,16 @@ def test_pieces_take_several_rounds(gpu: Any) -> None:
     results(PROCESSES_ON_ONE, 3, work, COLLOPS_SIM_DELAY_US="2000")
 
 
-def test_messages_about_as_long_as_a_cell(gpu: Any) -> None:
+@pytest.mark.parametrize("where", [PROCESSES, THREADS])
+def test_messages_about_as_long_as_a_cell(gpu: Any, where: str) -> None:
     """Each pair of ranks has another length, so a call has short and long ones."""
-    sends = [[0, CELL - 1, CELL], [CELL + 1, 0, 3], [2 * CELL, CELL + 2, 0]]
+    sends = [[0, CELL - 1, CELL], [CELL + 1, 0, 40 * CELL + 3], [2 * CELL, CELL + 2, 0]]
 
     def rows(source: int, target: int) -> Any:
         return numbers(source, sends[source][target], "uint8", target)
 
     def work(rank: int) -> Any:
-        comm = communicator(gpu, rank, 3, PROCESSES, "pairs")
+        comm = communicator(gpu, rank, 3, where, "pairs")
         found = None
         for _ in range(2):
             x = gpu.tensor(np.concatenate([rows(rank, target) for target in range(3)]), shift=1)
@@ -108,7 +110,7 @@ def test_messages_about_as_long_as_a_cell(gpu: Any) -> None:
             found = gpu.array(out)
         return found
 
-    for rank, found in enumerate(results(PROCESSES, 3, work)):
+    for rank, found in enumerate(results(where, 3, work)):
         expected = np.concatenate([rows(source, rank) for source in range(3)])
         np.testing.assert_array_equal(found, expected)
 

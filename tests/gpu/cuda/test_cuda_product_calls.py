@@ -1,4 +1,4 @@
-"""LinearParallel over cuda: graphs, engines by name, ranks that disagree or fail, and streams."""
+"""LinearParallel over cuda: engines by name, ranks that disagree or fail, and streams."""
 
 from __future__ import annotations
 
@@ -8,48 +8,15 @@ from typing import Any
 
 import pytest
 from gpu_ranks import Gather
-from product_ranks import CUDA, Kind, Place, Product, check, product
+from product_ranks import CUDA, PLACES, Kind, Product, check, product
 
 import collops
 from patience import patience
 
 GRID = Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER
-PLACES = {**CUDA, "nccl": Place({"backend": "nccl", "comm_domain": "products"})}
 
 
-CAPTURED = {
-    "two streams, own rows first": product(
-        Kind.ALL_GATHER_LINEAR, [1100, 1000], k=3, n=2048, dtype="float16"
-    ),
-    "one stream": product(
-        GRID, [2, 3, 2, 3], grid=(2, 2, True), scatter=[[4, 1]] * 4, dtype="bfloat16",
-        has_residual=True,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("where", PLACES)
-@pytest.mark.parametrize("name", CAPTURED)
-def test_a_captured_product_is_replayed(gpu: Any, where: str, name: str) -> None:
-    case = CAPTURED[name]
-
-    def work(rank: int) -> list[Any]:
-        stream, found = gpu.stream(), []
-        call = Product(gpu, case, rank, **PLACES[where].fields)
-        call.run(stream)  # connects
-        with gpu.captured(stream) as graph:
-            call.execute(stream)
-            call.execute(stream)
-        for seed in (1, 2):
-            call.write(seed)
-            graph.replay(stream)
-            found.append(call.values(stream))
-        graph.destroy()
-        return found
-
-    found = PLACES[where].run(gpu, case.rank_size, work)
-    for seed in (1, 2):
-        check(case, [own[seed - 1] for own in found], seed)
+OVERLAPPING = product(Kind.ALL_GATHER_LINEAR, [1100, 1000], k=3, n=2048, dtype="float16")
 
 
 @pytest.mark.parametrize("where", ["processes", "nccl"])
@@ -105,7 +72,7 @@ def test_collectives_beside_products_have_the_greatest_priority(gpu: Any, where:
             return int(gpu.cuda.cuda.SimStreamsOfPriority(-5))
 
         before = streams()
-        call = Product(gpu, CAPTURED["two streams, own rows first"], rank, **PLACES[where].fields)
+        call = Product(gpu, OVERLAPPING, rank, **PLACES[where].fields)
         call.run(gpu.stream())
         return before, streams()
 
@@ -214,7 +181,7 @@ def test_ranks_on_one_gpu_need_streams(gpu: Any) -> None:
     """Of their own, as the legacy stream is one for all; alone a rank may use it."""
     fields = CUDA["threads on one GPU"].fields
     alone = product(Kind.PURE_LINEAR, [2, 3])
-    together = [product(Kind.LINEAR_ALL_REDUCE, [2, 2]), CAPTURED["two streams, own rows first"]]
+    together = [product(Kind.LINEAR_ALL_REDUCE, [2, 2]), OVERLAPPING]
 
     def work(rank: int) -> Any:
         lone = Product(gpu, alone, rank, **fields)

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from gpu_ranks import Scatter, as_threads, numbers
 from simulated_driver import PER_THREAD
@@ -154,3 +155,18 @@ def test_a_rank_leaves_while_its_peers_streams_are_slow(gpu: Any, backend: str) 
             call.check(0, stream)
 
     run_ranks(work, 3)
+
+
+def test_a_group_of_nccl_is_split(gpu: Any) -> None:
+    def work(rank: int) -> Any:
+        gpu.choose(rank)
+        comm = collops.init(rank, 4, backend="nccl", comm_domain="split")
+        comm.barrier()
+        part = comm.split(rank % 2, -rank)  # in reverse order
+        x = gpu.tensor(np.array([rank], np.int32))
+        out = gpu.poisoned((2,), x)
+        part.all_gatherv(x, [1, 1], out=out)
+        return part.rank, gpu.array(out).tolist()
+
+    expected = [(1, [2, 0]), (1, [3, 1]), (0, [2, 0]), (0, [3, 1])]
+    assert run_ranks(work, 4) == expected

@@ -18,7 +18,6 @@ def right_calls(x: Any, y: Any, count: Any = COUNT, kind: int = FLOAT32, op: int
     if count != COUNT:
         lists[0, 0] = count
     counts, displs, own = lists[0], lists[1], int(lists[0, 0])
-    matrix = np.stack([counts, counts])
     return {
         "HcclAllGather": (x, y, count, kind),
         "HcclAllGatherV": (x, own, y, counts, displs, kind),
@@ -27,10 +26,7 @@ def right_calls(x: Any, y: Any, count: Any = COUNT, kind: int = FLOAT32, op: int
         "HcclAllReduce": (x, y, count, kind, op),
         "HcclReduce": (x, y, count, kind, op, 0),
         "HcclBroadcast": (x, count, kind, 1),
-        "HcclScatter": (x, y, count, kind, 0),
-        "HcclAlltoAll": (x, count, kind, y, count, kind),
         "HcclAlltoAllV": (x, counts, displs, kind, y, counts, displs, kind),
-        "HcclAlltoAllVC": (x, matrix, kind, y, kind),
         "HcclBarrier": (),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ from simulated_rank import (
 SUMS = [name for name in NAMES if "Reduce" in name]
 WITH_TYPE = [name for name in NAMES if name != "HcclBarrier"]
 WITH_OUTPUT = [name for name in WITH_TYPE if name != "HcclBroadcast"]
+NO_CONTEXT, OF_ANOTHER = 107002, 107003
+INT64 = 5
 TOO_MANY = 0x7FFFFFFFF + 1
 
 
@@ -91,7 +94,7 @@ def test_buffers_that_are_not_device_memory(on_ranks: Any, buffer: str, where: s
         wrong = {"null": 0, "host": host, "short": x.address + 2 * COUNT * 4 - 4}[where]
         # Roots take the rank's own buffers, so that it is looked at on both ranks.
         args = right_calls(*((wrong, y) if buffer == "sendBuf" else (x, wrong)))[name]
-        if name in ("HcclReduce", "HcclScatter"):
+        if name == "HcclReduce":
             args = (*args[:-1], one.rank)
         return args, {}
 
@@ -105,7 +108,7 @@ def test_buffers_that_overlap(on_ranks: Any) -> None:
     def call(one: Rank, name: str) -> Any:
         memory = one.empty(4 * COUNT, np.float32)
         args = right_calls(memory, memory.address + 4)[name]
-        if name in ("HcclReduce", "HcclScatter"):
+        if name == "HcclReduce":
             args = (*args[:-1], one.rank)
         return args, {}
 
@@ -117,7 +120,7 @@ def test_only_sums_of_whole_buffers_run_in_place(on_ranks: Any) -> None:
     def call(one: Rank, name: str) -> Any:
         x, _ = both(one)
         args = right_calls(x, x)[name]
-        return (*args[:-1], one.rank) if name == "HcclScatter" else args, {}
+        return args, {}
 
     in_place = ("HcclAllReduce", "HcclReduce")
     found = answers(on_ranks, WITH_OUTPUT, call)
@@ -138,7 +141,7 @@ def test_roots_and_reductions_out_of_range(on_ranks: Any) -> None:
     def rooted(one: Rank, name: str) -> Any:
         return (*right_calls(*both(one))[name][:-1], 2), {}
 
-    names = ["HcclBroadcast", "HcclReduce", "HcclScatter"]
+    names = ["HcclBroadcast", "HcclReduce"]
     want = {(E_PARA, "there is no rank 2")}
     assert answers(on_ranks, names, rooted) == dict.fromkeys(names, want)
 
@@ -168,3 +171,57 @@ def test_types_that_are_not_documented(
 
     want = {(E_NOT_SUPPORT, text)}
     assert answers(on_ranks, names, call) == dict.fromkeys(names, want)
+
+
+def test_an_own_count_that_contradicts_the_list(on_ranks: Any) -> None:
+    def call(one: Rank, name: str) -> Any:
+        args = list(right_calls(*both(one))[name])
+        args[1 if name == "HcclAllGatherV" else 4] += 1
+        return args, {}
+
+    names = ["HcclAllGatherV", "HcclReduceScatterV"]
+    want = {(E_PARA, "the own count is 3 but the list says 2")}
+    assert answers(on_ranks, names, call) == dict.fromkeys(names, want)
+
+
+def test_the_v_calls_have_fewer_types(on_ranks: Any) -> None:
+    def work(one: Rank) -> list[int]:
+        found = []
+        for name in ("HcclAllGatherV", "HcclReduceScatterV"):
+            for kind in (INT16, INT64):
+                found.append(one.start(name, *right_calls(*both(one), kind=kind)[name]))
+        assert one.sync() == 0
+        return found
+
+    assert on_ranks(work, 2) == [[E_NOT_SUPPORT, E_NOT_SUPPORT, 0, E_NOT_SUPPORT]] * 2
+
+
+def test_calls_of_a_thread_with_another_npu_or_none(on_ranks: Any) -> None:
+    def work(one: Rank) -> tuple[list[int], list[int], int]:
+        event, status, place = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_void_p()
+        out, four = ctypes.c_void_p(both(one)[0].address), ctypes.c_size_t(4)
+        assert one.acl.aclrtCreateEvent(ctypes.byref(event)) == 0
+        of_the_npu = [
+            lambda: one.hccl.HcclCommDestroy(one.comm),
+            lambda: one.acl.aclrtRecordEvent(event, one.stream),
+            lambda: one.acl.aclrtMemsetAsync(out, four, 0, four, one.stream),
+        ]
+        of_any = [
+            lambda: one.acl.aclrtGetDevice(ctypes.byref(status)),
+            lambda: one.acl.aclrtMalloc(ctypes.byref(place), four, 0),
+            lambda: one.acl.aclrtCreateEvent(ctypes.byref(place)),
+            lambda: one.acl.aclrtQueryEventStatus(event, ctypes.byref(status)),
+            lambda: one.acl.aclrtDestroyEvent(event),
+        ]
+        without: list[int] = []
+        calls = [*of_the_npu, *of_any]
+        thread = threading.Thread(target=lambda: without.extend(call() for call in calls))
+        thread.start()
+        thread.join()
+        assert one.acl.aclrtSetDevice(7) == 0
+        other = [call() for call in of_the_npu]
+        assert one.acl.aclrtSetDevice(one.rank) == 0
+        return other, without, one.acl.aclrtRecordEvent(event, one.stream)
+
+    none = [E_INTERNAL, *[NO_CONTEXT] * 7]
+    assert on_ranks(work, 2) == [([E_INTERNAL, OF_ANOTHER, OF_ANOTHER], none, 0)] * 2

@@ -92,30 +92,6 @@ def test_float32_out_of_16_bits(on_ranks: Any, setting: str | None, half: int, b
     assert on_ranks(work, 1, **env) == [[half, brain]]
 
 
-def test_elementwise_calls(on_ranks: Any) -> None:
-    def work(one: Rank) -> None:
-        ops = Operators(one)
-        left, right = small((3, 4), FLOAT16), small((4, 3), FLOAT32, 1)
-        x, y = one.device(left), one.device(right)
-        transposed, two = ops.tensor(y, (3, 4), (1, 3)), ops.scalar(2)
-        out = one.empty((3, 4), BFLOAT16)
-        ops.run("aclnnAdd", ops.tensor(x), transposed, two, ops.tensor(out))
-        want = left + 2 * right.T
-        np.testing.assert_array_equal(out.read().astype(np.float32), want)
-        ops.run("aclnnInplaceAdd", ops.tensor(x), ops.tensor(out), ops.scalar(-1))
-        np.testing.assert_array_equal(x.read(), left - want)
-        ops.run("aclnnMuls", ops.tensor(x), two, ops.tensor(out))
-        np.testing.assert_array_equal(out.read().astype(np.float32), 2 * (left - want))
-        values = one.device(np.array([1 + 2**-8, 1 + 3 * 2**-8, 70000, -np.inf], np.float32))
-        for dtype, code in ((FLOAT16, 1), (BFLOAT16, 27), (FLOAT32, 0)):
-            cast = one.empty(4, dtype)
-            ops.run("aclnnCast", ops.tensor(values), code, ops.tensor(cast))
-            with np.errstate(over="ignore"):
-                np.testing.assert_array_equal(cast.read(), values.read().astype(dtype))
-
-    on_ranks(work, 1)
-
-
 def test_work_waits_for_its_stream_and_reads_then(on_ranks: Any) -> None:
     def work(one: Rank) -> tuple[bool, float]:
         ops = Operators(one)

@@ -1,4 +1,4 @@
-// The three AlltoAll calls of a simulated libhccl, from the published signatures.
+// HcclAlltoAllV of a simulated libhccl, from its published signature.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -22,14 +22,6 @@ struct Side {
       : data(const_cast<char*>(static_cast<const char*>(a_data))),
         counts(std::move(a_counts)),
         displs(std::move(a_displs)) {}
-  // One block behind the other.
-  Side(const void* a_data, std::vector<uint64_t> a_counts) : Side(a_data, std::move(a_counts), {}) {
-    uint64_t next = 0;
-    for (const uint64_t count : counts) {
-      displs.push_back(next);
-      next += count;
-    }
-  }
 
   std::vector<Block> Blocks(size_t element) const {
     std::vector<Block> blocks;
@@ -74,17 +66,6 @@ int Start(Request& request, Call call, const Side& sent, const Side& received) {
 
 extern "C" {
 
-int HcclAlltoAll(const void* send, uint64_t send_count, int send_type, const void* receive,
-                 uint64_t receive_count, int receive_type, void* comm, void* stream) {
-  Request request("HcclAlltoAll", comm, stream);
-  Call call(Call::kAllToAll, send_type);
-  if (!NeedTypes(request, send_type, receive_type)) return request.code();
-  const std::vector<uint64_t> sent(request.size(), send_count);
-  const std::vector<uint64_t> received(request.size(), receive_count);
-  call.counts = {send_count, receive_count};
-  return Start(request, std::move(call), Side(send, sent), Side(receive, received));
-}
-
 int HcclAlltoAllV(const void* send, const void* send_counts, const void* send_displs, int send_type,
                   const void* receive, const void* receive_counts, const void* receive_displs,
                   int receive_type, void* comm, void* stream) {
@@ -98,28 +79,6 @@ int HcclAlltoAllV(const void* send, const void* send_counts, const void* send_di
   const Side sent(send, call.Read(send_counts, size), call.Read(send_displs, size));
   const Side received(receive, call.Read(receive_counts, size), call.Read(receive_displs, size));
   return Start(request, std::move(call), sent, received);
-}
-
-// Number [i][j] of the matrix goes from rank i to rank j.
-int HcclAlltoAllVC(const void* send, const void* matrix, int send_type, const void* receive,
-                   int receive_type, void* comm, void* stream) {
-  Request request("HcclAlltoAllVC", comm, stream);
-  Call call(Call::kAllToAllVC, send_type);
-  if (!NeedTypes(request, send_type, receive_type) || !request.NeedList(matrix)) {
-    return request.code();
-  }
-  const size_t size = request.size();
-  const std::vector<uint64_t> all = call.Read(matrix, size * size);
-  std::vector<uint64_t> sent;
-  std::vector<uint64_t> received;
-  uint64_t digest = 1469598103934665603U;  // the ranks compare it in place of the matrix
-  for (const uint64_t count : all) digest = (digest ^ count) * 1099511628211U;
-  for (size_t r = 0; r < size; ++r) {
-    sent.push_back(all[request.rank() * size + r]);
-    received.push_back(all[r * size + request.rank()]);
-  }
-  call.counts = {digest};
-  return Start(request, std::move(call), Side(send, sent), Side(receive, received));
 }
 
 }  // extern "C"

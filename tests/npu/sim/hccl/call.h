@@ -31,10 +31,7 @@ struct Call {
     kAllReduce,
     kBroadcast,
     kReduce,
-    kScatter,
-    kAllToAll,
     kAllToAllV,
-    kAllToAllVC,
     kBarrier,
     kSend,  // and its HcclRecv
     kBatch,

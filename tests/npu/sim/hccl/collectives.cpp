@@ -107,19 +107,6 @@ int HcclBroadcast(void* buffer, uint64_t count, int type, uint32_t root, void* c
   return request.Start(std::move(call), {buffer, count}, {buffer, 0});
 }
 
-int HcclScatter(void* send, void* receive, uint64_t count, int type, uint32_t root, void* comm,
-                void* stream) {
-  Request request("HcclScatter", comm, stream);
-  Call call(Call::kScatter, type);
-  if (!request.NeedCopied(type) || !Prepare(request, call, count, root)) return request.code();
-  const bool is_root = request.rank() == root;
-  call.sent = is_root ? Rows(request, call, send, count) : Nothing(request);
-  call.received = Nothing(request);
-  call.received[root] = {Bytes(receive), count};
-  const uint64_t sent = is_root ? count * request.size() : 0;
-  return request.Start(std::move(call), {send, sent}, {receive, count});
-}
-
 int HcclBarrier(void* comm, void* stream) {
   Request request("HcclBarrier", comm, stream);
   Call call(Call::kBarrier, collops_sim::kInt8);

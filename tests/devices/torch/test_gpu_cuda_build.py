@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from gpu_groups import BACKENDS, on, run_gpu_group
+from device_groups import BACKENDS, on, run_device_group
 
 import collops.torch as ct
 
@@ -49,7 +49,7 @@ def test_compiled_code_gives_what_it_gives_on_the_cpu(backend: str) -> None:
         return [each.flatten().tolist() for each in found]
 
     for rank, (whole, want, broken, want_broken) in enumerate(
-        run_gpu_group(work, 2, env=on(backend))
+        run_device_group(work, 2, env=on(backend))
     ):
         assert len(whole) == 2 * (1, 5)[rank] and whole == want
         assert len(set(broken)) == 12 and broken == want_broken
@@ -66,7 +66,7 @@ def test_gradients_of_compiled_operators() -> None:
             found.append(x.grad.flatten().tolist())
         return found
 
-    for on_gpu, on_cpu in run_gpu_group(work, 2):
+    for on_gpu, on_cpu in run_device_group(work, 2):
         assert len(set(on_gpu)) == 6 and on_gpu == on_cpu
 
 
@@ -87,4 +87,4 @@ def test_expandable_segments(backend: str) -> None:
 
     # Else torch asks NVML, which is not simulated.
     env = on(backend) | {"TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC": "0"}
-    assert run_gpu_group(work, 2, env=env) == [[1.0, 599_999.0]] * 2
+    assert run_device_group(work, 2, env=env) == [[1.0, 599_999.0]] * 2

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_groups import BACKENDS, STRICT, choose
+import torch.distributed as dist
+from device_groups import BACKENDS, STRICT, choose, on, run_device_group
 from simulated_torch import held
 
 import collops
+import collops.torch as ct
 from collops.testing import run_ranks
 
 _SIZES = [1, 2]
@@ -57,3 +59,39 @@ def test_an_operation_takes_a_stream(backend: str) -> None:
         return waits, others, whole.flatten().tolist()
 
     assert run_ranks(work, 2, env=STRICT) == [(True, True, [0.0, 1.0, 1.0, 2.0])] * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_averages_and_bits_are_the_cores_own(backend: str) -> None:
+    """A sum of float16 would be infinite; and bits, which NCCL itself does not reduce."""
+
+    def work(rank: int) -> list[list[float]]:
+        x = torch.full((3,), 60000.0 + 32 * rank, dtype=torch.float16).cuda()
+        bits = torch.tensor([12 + rank, 7 << rank], dtype=torch.int32).cuda()
+        own = ct.all_reduce(x, "avg")
+        dist.all_reduce(x, dist.ReduceOp.AVG)
+        dist.all_reduce(bits, dist.ReduceOp.BAND)
+        return [x.tolist(), own.tolist(), bits.tolist()]
+
+    whole = [60032.0] * 3  # of 60000 and 60032; float16 has multiples of 32 there, ties go to even
+    assert run_device_group(work, 2, env=on(backend)) == [[whole, whole, [12, 6]]] * 2
+
+
+def test_a_disagreement_on_the_device_is_named_in_the_next_call() -> None:
+    """The backend cuda compares calls in its kernels, after they have returned."""
+
+    def goes_on() -> float:
+        x = torch.ones(1).cuda()
+        dist.all_reduce(x)
+        return float(x.item())
+
+    def work(rank: int) -> str:
+        assert goes_on() == 2
+        dist.all_reduce(torch.ones(rank + 1).cuda())
+        torch.cuda.synchronize()
+        with pytest.raises(collops.RankMismatchError) as error:
+            goes_on()
+        return str(error.value)
+
+    for message in run_device_group(work, 2, env=on("cuda")):
+        assert "elements is 1 on rank 0" in message and "2 on rank 1" in message, message

@@ -10,7 +10,7 @@ import pytest
 import simulated_torch
 import torch
 import torch.distributed as dist
-from gpu_groups import BACKENDS, on, run_gpu_group
+from device_groups import BACKENDS, on, run_device_group
 from groups import default_group
 
 import collops.torch as ct
@@ -42,7 +42,7 @@ def test_calls_are_replayed_with_other_data(backend: str) -> None:
             found.append([*x.tolist(), *y.tolist(), *whole.tolist()])
         return found
 
-    for found in run_gpu_group(work, 2, env=on(backend)):
+    for found in run_device_group(work, 2, env=on(backend)):
         for step, values in enumerate(found):
             total = 2 * step + 1
             assert values == [total, total, 10 * total, 10 * total, *[11 * total] * 4]
@@ -68,7 +68,7 @@ def test_a_second_graph_does_not_wait_for_the_first(asynchronous: bool) -> None:
         dist.all_reduce(x, async_op=True).wait()
         return x.tolist()
 
-    assert run_gpu_group(work, 2) == [[32.0, 32.0]] * 2
+    assert run_device_group(work, 2) == [[32.0, 32.0]] * 2
 
 
 def test_a_call_after_a_capture_waits_for_that_before_it() -> None:
@@ -94,7 +94,7 @@ def test_a_call_after_a_capture_waits_for_that_before_it() -> None:
         torch.cuda.synchronize()
         return ended, [*x.tolist(), *y.tolist()]
 
-    assert run_gpu_group(work, 2) == [(False, [4.0, 4.0, 2.0, 2.0])] * 2
+    assert run_device_group(work, 2) == [(False, [4.0, 4.0, 2.0, 2.0])] * 2
 
 
 def test_operators_and_sglang_are_captured() -> None:
@@ -116,6 +116,6 @@ def test_operators_and_sglang_are_captured() -> None:
             found.append(x.tolist())
         return found
 
-    zero, one = run_gpu_group(work, 2)
+    zero, one = run_device_group(work, 2)
     assert zero == [[[2.0, 2.0]], [[4.0, 4.0]]]
     assert one == [[[22.0, 22.0]] * 2, [[24.0, 24.0]] * 2]

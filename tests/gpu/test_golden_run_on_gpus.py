@@ -1,82 +1,21 @@
-"""`collops golden run --backend cuda|nccl`: case files and golden's cases on tensors of GPUs."""
+"""`collops golden run` where ranks share GPUs, are threads, or were started by a launcher."""
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import forked_main
-import numpy as np
 import pytest
 from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
+from golden_runs import ON_GPUS, SAMPLES, counted, golden_run
 
 from collops.cli import main
 from collops.golden_run.backends import OwnMemory
 from patience import patience
-
-SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
-ON_GPUS = {"COLLOPS_SIM_STRICT": "1", "COLLOPS_SIM_WAITS_OF": "_core"}
-TRANSPOSE = "AllToAll: transpose copies columns on the CPU; x is on cuda:0"
-MESSAGES = "backend cuda does not run it: backend cuda has no messages between two ranks: use nccl"
-# What a backend refuses, and in how many of the samples.
-REFUSED = {
-    "cuda": {f"backend cuda does not run it: {TRANSPOSE}": 3, MESSAGES: 14},
-    "nccl": {f"backend nccl does not run it: {TRANSPOSE}": 3},
-}
-
-
-def golden_run(*arguments: object, **environment: str) -> CompletedProcess[str]:
-    words = ["golden", "run", *map(str, arguments)]
-    return forked_main.run(main, words, env=ON_GPUS | environment, timeout=patience(300))
-
-
-def counted(done: CompletedProcess[str]) -> tuple[list[int], dict[str, int]]:
-    """What passed, failed, differs and was skipped; and the reasons of the last."""
-    line = done.stdout.splitlines()[-1]
-    numbers = re.findall(r"(\d+) (?:passed|failed|differ|skipped)\b", line)
-    refused = re.findall(r"(\d+) (backend .*?)(?=, \d+ backend|\); )", line)
-    return [int(n) for n in numbers], {why: int(n) for n, why in refused}
-
-
-@pytest.mark.timeout(330)
-@pytest.mark.parametrize("backend", ["cuda", "nccl"])
-def test_samples_of_every_operator_run_or_are_refused_with_the_reason(backend: str) -> None:
-    files = sorted(SAMPLES.glob("*.csv"))
-    done = golden_run(*files, "--backend", backend)
-    assert done.returncode == 0, done.stdout + done.stderr
-    cases = sum(len(file.read_text().splitlines()) - 1 for file in files)
-    assert len(files) > 8
-    refused = REFUSED[backend]
-    lacking = sum(refused.values())
-    assert counted(done) == ([cases - lacking, 0, 0, lacking], refused)
-
-
-@pytest.mark.parametrize("backend", ["cuda", "nccl"])
-def test_a_wrong_element_of_a_gpu_is_found(backend: str, tmp_path: Path) -> None:
-    [case] = all_cases("all_gather_v", text="p2.shares-3-5")
-    manifest = write_cases([case], tmp_path)
-    path = tmp_path / f"{case.id}.npz"
-    with np.load(path) as tensors:
-        changed = {name: tensors[name].copy() for name in tensors.files}
-    changed["rank1/output"][2, 1] += 1
-    np.savez(path, **changed)
-    done = golden_run(manifest, "--backend", f"shm={backend}")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "different: 1 of 128 elements" in done.stdout
-
-
-@pytest.mark.parametrize("backend", ["cuda", "nccl"])
-def test_sums_are_in_rank_order(backend: str, tmp_path: Path) -> None:
-    cases = all_cases("reduce_scatter_v", text="p4.data-random-float")
-    manifest = write_cases(cases, tmp_path)
-    done = golden_run(manifest, "--backend", backend)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert counted(done) == ([len(cases), 0, 0, 0], {})
 
 
 def test_more_ranks_than_gpus_share_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

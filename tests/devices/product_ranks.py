@@ -1,10 +1,11 @@
-"""LinearParallel on simulated GPUs, over nccl and cuda: golden's tensors and results.
+"""LinearParallel on simulated devices, over nccl, cuda and hccl: golden's tensors and results.
 
 Exact data are small whole numbers, with one rounding at the end: they are compared bit for bit.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -22,7 +23,6 @@ Kind = collops.ParallelType
 Rows = Sequence[int]
 # Seconds until the ranks have ended, on a machine that does other things too.
 LIMIT_S = patience(110.0)
-POISON = 0xFF  # NaN in every type
 
 
 def product(
@@ -62,7 +62,7 @@ class Product:
     """One rank's operation and tensors, which stay where they are; all outputs are poisoned."""
 
     def __init__(
-        self, gpu: Any, case: Case, rank: int, engine: str | None = None, **fields: Any
+        self, device: Any, case: Case, rank: int, engine: str | None = None, **fields: Any
     ) -> None:
         call = case.linear
         assert call is not None
@@ -70,7 +70,7 @@ class Product:
         grid = collops.TwoDimTPInfo(
             ag_dim=call.ag_dim, rs_dim=call.rs_dim, inner_dim_is_ag=int(call.inner_dim_is_ag)
         )
-        self.gpu, self.case, self.rank = gpu, case, rank
+        self.device, self.case, self.rank = device, case, rank
         self.op = collops.Operation(
             collops.LinearParallelParam(
                 rank=rank, rank_size=case.rank_size, type=call.type, two_dim_tp_info=grid,
@@ -80,14 +80,14 @@ class Product:
             ),
             engine=engine,
         )  # fmt: skip
-        self.inputs = [gpu.tensor(array, case.dtype) for array in self.arrays(case.seed)]
+        self.inputs = [device.tensor(array, case.dtype) for array in self.arrays(case.seed)]
         shapes = [desc.shape for desc in self.op.infer_shape(self.inputs)]
-        self.outputs = [gpu.poisoned(shape, self.inputs[0]) for shape in shapes]
+        self.outputs = [device.poisoned(shape, self.inputs[0]) for shape in shapes]
         self.workspace_bytes = self.op.get_workspace_size(self.inputs, self.outputs)
         self.workspace = self.scratch(self.workspace_bytes)
 
     def scratch(self, size: int) -> Any:
-        return self.gpu.poisoned((size,), self.gpu.tensor(np.zeros(1, np.uint8)))
+        return self.device.poisoned((size,), self.device.tensor(np.zeros(1, np.uint8)))
 
     def arrays(self, seed: int) -> list[Any]:
         return list(inputs(replace(self.case, seed=seed))[self.rank].values())
@@ -95,17 +95,16 @@ class Product:
     def write(self, seed: int) -> None:
         """Other data into the inputs, and nothing that is right into the outputs; waits."""
         for tensor, array in zip(self.inputs, self.arrays(seed), strict=True):
-            tensor.write(array)
+            self.device.write(tensor, array)
         for tensor in self.outputs:
-            poison = np.full(tensor.nbytes, POISON, np.uint8).view(tensor.numpy_dtype)
-            tensor.write(poison.reshape(tensor.shape))
+            self.device.poison(tensor)
 
     def execute(self, stream: Any = None) -> None:
         self.op.execute(self.inputs, self.outputs, self.workspace, stream=stream)
 
     def values(self, stream: Any) -> list[Any]:
         """What is in the outputs when the stream has finished."""
-        return [self.gpu.array_on(stream, output) for output in self.outputs]
+        return [self.device.array_on(stream, output) for output in self.outputs]
 
     def run(self, stream: Any) -> list[Any]:
         self.execute(stream)
@@ -135,39 +134,46 @@ class Place(NamedTuple):
     fields: dict[str, Any]
     on_one: bool = False
 
-    def run(self, gpu: Any, ranks: int, work: Callable[[int], Any], **env: str) -> list[Any]:
-        """work(rank) of every rank, on its GPU."""
+    def run(self, device: Any, ranks: int, work: Callable[[int], Any], **env: str) -> list[Any]:
+        """work(rank) of every rank, on its device."""
         threads = self.fields.get("comm_mode") == collops.CommMode.COMM_MULTI_THREAD
 
-        def on_its_gpu(rank: int) -> Any:
-            gpu.choose(0 if self.on_one else rank)
+        def on_its_device(rank: int) -> Any:
+            device.choose(0 if self.on_one else rank)
             return work(rank)
 
-        return run_ranks(on_its_gpu, ranks, timeout=LIMIT_S, env=env, threads=threads)
+        return run_ranks(on_its_device, ranks, timeout=LIMIT_S, env=env, threads=threads)
 
 
-_FIELDS = {"backend": "cuda", "comm_domain": "products"}
-_THREADS = _FIELDS | {"comm_mode": collops.CommMode.COMM_MULTI_THREAD}
+def _fields(backend: str, **more: Any) -> dict[str, Any]:
+    return {"backend": backend, "comm_domain": "products", **more}
+
+
+_THREADS = {"comm_mode": collops.CommMode.COMM_MULTI_THREAD}
 CUDA = {
-    "processes": Place(_FIELDS),
-    "threads": Place(_THREADS),
-    "threads on one GPU": Place(_THREADS, on_one=True),
+    "processes": Place(_fields("cuda")),
+    "threads": Place(_fields("cuda", **_THREADS)),
+    "threads on one GPU": Place(_fields("cuda", **_THREADS), on_one=True),
 }
+NCCL, HCCL = Place(_fields("nccl")), Place(_fields("hccl"))
+NCCL_ON_ONE = Place(_fields("nccl", **_THREADS), on_one=True)
+# Of the devices that are simulated here.
+PLACES = {"hccl": HCCL} if "COLLOPS_SIM_CANN" in os.environ else {**CUDA, "nccl": NCCL}
 
 
-def run_cases(gpu: Any, cases: Sequence[Case], place: Place, **env: str) -> None:
+def run_cases(device: Any, cases: Sequence[Case], place: Place, **env: str) -> None:
     """Runs each case twice, with other data, and compares."""
 
     def work(rank: int) -> list[list[list[Any]]]:
-        stream, found = gpu.stream(), []
+        stream, found = device.stream(), []
         for case in cases:
-            call = Product(gpu, case, rank, **place.fields)
+            call = Product(device, case, rank, **place.fields)
             turns = [call.run(stream)]
             call.write(case.seed + 1)
             found.append([*turns, call.run(stream)])
         return found
 
-    found = place.run(gpu, cases[0].rank_size, work, **env)
+    found = place.run(device, cases[0].rank_size, work, **env)
     for number, case in enumerate(cases):
         for turn in range(2):
             check(case, [own[number][turn] for own in found], case.seed + turn)

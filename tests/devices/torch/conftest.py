@@ -1,4 +1,5 @@
-"""torch's CUDA tensors on simulated GPUs, where there is torch; `make test-gpu`."""
+"""torch's CUDA tensors on simulated GPUs, and torch_npu's on a simulated CANN, where there is
+torch."""
 
 from __future__ import annotations
 
@@ -26,13 +27,16 @@ def prepare_cuda_build() -> None:
     importlib.import_module("torch")  # whose own operators come before the simulated ones
 
 
-# Without it nothing here is collected: tools/gpu.py builds it where torch is installed.
-_HAS_TORCH = importlib.util.find_spec("torch") is not None and (FOLDER / LIBRARY).exists()
+_ON_NPU = "COLLOPS_SIM_CANN" in os.environ  # where tests/devices/conftest.py imports torch_npu
+# tools/gpu.py builds it where torch is installed.
+_ON_GPU = importlib.util.find_spec("torch") is not None and (FOLDER / LIBRARY).exists()
 _HAS_CUDA = (FOLDER / RUNTIME).exists()  # whether torch was built with CUDA
-collect_ignore_glob = [] if _HAS_TORCH else ["test_*.py"]
+collect_ignore_glob = [] if _ON_NPU else ["test_npu_*.py"] if _ON_GPU else ["test_*.py"]
+if _ON_NPU:
+    collect_ignore_glob = ["test_gpu_*.py"]
 collect_ignore = [] if _HAS_CUDA else ["test_gpu_cuda_build.py"]
 
-if _HAS_TORCH:
+if _ON_GPU:
     # No GPU is touched: ranks are forked.
     if _HAS_CUDA:
         prepare_cuda_build()

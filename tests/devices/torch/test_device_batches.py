@@ -1,4 +1,4 @@
-"""A batch of messages on NPU tensors: what becomes of it when its block is left by an exception."""
+"""A batch of messages on tensors of devices: what becomes of it when an exception ends it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from device_groups import KIND, run_device_group
 from groups import default_group
-from npu_groups import run_npu_group
 
 import collops
 from patience import patience
@@ -18,8 +18,8 @@ _SLOW = {"COLLOPS_SIM_DELAY_US": "5000"}
 
 def _batch(rank: int, value: float, fails: bool = False) -> list[float]:
     """Both ranks exchange a number; `fails`: the block ends between its two messages."""
-    x, out = torch.full((1,), float(value + rank)).npu(), torch.zeros(1).npu()
-    where = torch.device("npu", rank)
+    x, out = torch.full((1,), float(value + rank)).to(KIND), torch.zeros(1).to(KIND)
+    where = torch.device(KIND, rank)
     with dist.distributed_c10d._coalescing_manager(device=where, async_ops=True) as manager:
         dist.isend(x, 1 - rank)
         if fails:
@@ -50,13 +50,13 @@ def test_a_batch_after_one_that_was_left_is_refused_on_all_ranks(check: str) -> 
             found = [_error(_batch, rank, 30), _error(_batch, rank, 40)]
             store.set("refused", "")
             return found
-        x = torch.full((1,), 21.0).npu()
+        x = torch.full((1,), 21.0).to(KIND)
         default_group().batch_isend_irecv(["isend"], [x], [0])  # rank 0 does not receive it
         store.set("put", "")
         store.wait(["refused"])
         return [_error(_batch, rank, 30)]
 
-    own, others = run_npu_group(work, 2, env={"COLLOPS_CHECK": check}, timeout_s=patience(20))
+    own, others = run_device_group(work, 2, env={"COLLOPS_CHECK": check}, timeout_s=patience(20))
     lost = "an exception ended a batch of rank 0 before its end: 1 message of it will never be sent"
     assert own[0].startswith(f"AbortedError: {lost}"), own
     assert lost in own[1], own
@@ -66,19 +66,19 @@ def test_a_batch_after_one_that_was_left_is_refused_on_all_ranks(check: str) -> 
 def test_a_block_that_was_left_without_messages_changes_nothing() -> None:
     def work(rank: int) -> list[float]:
         assert _batch(rank, 10) == [11 - rank]
-        where = torch.device("npu", rank)
+        where = torch.device(KIND, rank)
         with pytest.raises(LookupError), dist.distributed_c10d._coalescing_manager(device=where):
             raise LookupError("no such row")
         return _batch(rank, 20)
 
-    assert run_npu_group(work, 2) == [[21.0], [20.0]]
+    assert run_device_group(work, 2) == [[21.0], [20.0]]
 
 
 def test_an_error_within_batch_isend_irecv_ends_all_calls() -> None:
     """The other rank has put its part on a stream, so it must not meet a later batch."""
 
     def work(rank: int) -> list[str]:
-        group, x = default_group(), torch.ones(1).npu()
+        group, x = default_group(), torch.ones(1).to(KIND)
         assert _batch(rank, 10) == [11 - rank]
         store = dist.distributed_c10d._get_default_store()
         if rank == 1:
@@ -92,26 +92,26 @@ def test_an_error_within_batch_isend_irecv_ends_all_calls() -> None:
         store.set("failed", "")
         return [_error(_batch, rank, 30)]
 
-    for [message] in run_npu_group(work, 2):
+    for [message] in run_device_group(work, 2):
         assert "1 message of it will never be sent or received" in message, message
 
 
 def test_each_work_of_a_batch_waits_for_it() -> None:
     def work(rank: int) -> list[float]:
-        x, out = torch.full((1,), 1.0 + rank).npu(), torch.zeros(1).npu()
-        where = torch.device("npu", rank)
+        x, out = torch.full((1,), 1.0 + rank).to(KIND), torch.zeros(1).to(KIND)
+        where = torch.device(KIND, rank)
         with dist.distributed_c10d._coalescing_manager(device=where, async_ops=True):
             works = [dist.isend(x, 1 - rank), dist.irecv(out, 1 - rank)]
             assert not any(work.is_completed() for work in works)
         works[1].wait()
         return out.tolist()
 
-    assert run_npu_group(work, 2, env=_SLOW) == [[2.0], [1.0]]
+    assert run_device_group(work, 2, env=_SLOW) == [[2.0], [1.0]]
 
 
 def test_a_message_of_a_batch_that_was_left_has_an_error() -> None:
     def work(rank: int) -> list[bool]:
-        x, where, works = torch.ones(1).npu(), torch.device("npu", rank), []
+        x, where, works = torch.ones(1).to(KIND), torch.device(KIND, rank), []
         with (
             pytest.raises(LookupError),
             dist.distributed_c10d._coalescing_manager(device=where, async_ops=True),
@@ -127,4 +127,4 @@ def test_a_message_of_a_batch_that_was_left_has_an_error() -> None:
         told.append(str(caught.value))
         return [early, *("1 message of it will never be sent" in text for text in told)]
 
-    assert run_npu_group(work, 2) == [[False, True, True, True, True]] * 2
+    assert run_device_group(work, 2) == [[False, True, True, True, True]] * 2

@@ -1,4 +1,4 @@
-"""DDP and FSDP2 train on CUDA tensors with the numbers of CPU tensors."""
+"""FSDP2 trains on CUDA tensors with the numbers of CPU tensors."""
 
 from __future__ import annotations
 
@@ -7,24 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_training import trained
-from gpu_groups import run_gpu_group
+from device_groups import run_device_group
 from torch.distributed.fsdp import fully_shard
 
 import collops
 import collops.torch.fsdp
-
-
-@pytest.mark.parametrize("hooked", [False, True], ids=["plain", "hook"])
-def test_ddp_trains_as_on_the_cpu(hooked: bool) -> None:
-    def work(rank: int) -> list[Any]:
-        return [trained(rank, device, hooked) for device in ("cpu", f"cuda:{rank}")]
-
-    found = run_gpu_group(work, 2)
-    assert found[0][0] != [[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0] * 6]
-    for on_cpu, on_gpu in found:
-        assert on_cpu == found[0][0]
-        assert on_gpu == on_cpu
 
 
 def _sharded(rank: int, kind: str) -> Any:
@@ -54,7 +41,7 @@ def test_fsdp2_trains_as_on_the_cpu() -> None:
     def work(rank: int) -> list[list[float]]:
         return [_losses(rank, kind) for kind in ("cpu", "cuda")]
 
-    for on_cpu, on_gpu in run_gpu_group(work, 2):
+    for on_cpu, on_gpu in run_device_group(work, 2):
         assert len(set(on_cpu)) == 3
         assert on_gpu == on_cpu
 
@@ -65,5 +52,5 @@ def test_windows_are_for_parameters_on_cpus() -> None:
             collops.torch.fsdp.use(_sharded(rank, "cuda"))
         return caught.value.message
 
-    for rank, message in enumerate(run_gpu_group(work, 2)):
+    for rank, message in enumerate(run_device_group(work, 2)):
         assert message.endswith(f"is on cuda:{rank}: windows are memory of CPUs, leave use() out")

@@ -1,0 +1,39 @@
+"""`collops golden run` on simulated devices, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import forked_main
+
+from collops.cli import main
+from patience import patience
+
+SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+KIND = "npu" if "COLLOPS_SIM_CANN" in os.environ else "cuda"
+ON_GPUS = {"COLLOPS_SIM_STRICT": "1", "COLLOPS_SIM_WAITS_OF": "_core"} if KIND == "cuda" else {}
+TRANSPOSE = f"AllToAll: transpose copies columns on the CPU; x is on {KIND}:0"
+MESSAGES = "backend cuda does not run it: backend cuda has no messages between two ranks: use nccl"
+# What a backend refuses, and in how many of the samples.
+REFUSED = {
+    "cuda": {f"backend cuda does not run it: {TRANSPOSE}": 3, MESSAGES: 14},
+    "nccl": {f"backend nccl does not run it: {TRANSPOSE}": 3},
+    "hccl": {f"backend hccl does not run it: {TRANSPOSE}": 3},
+}
+BACKENDS = ["hccl"] if KIND == "npu" else ["cuda", "nccl"]
+
+
+def golden_run(*arguments: object, **environment: str) -> CompletedProcess[str]:
+    words = ["golden", "run", *map(str, arguments)]
+    return forked_main.run(main, words, env=ON_GPUS | environment, timeout=patience(300))
+
+
+def counted(done: CompletedProcess[str]) -> tuple[list[int], dict[str, int]]:
+    """What passed, failed, differs and was skipped; and the reasons of the last."""
+    line = done.stdout.splitlines()[-1]
+    numbers = re.findall(r"(\d+) (?:passed|failed|differ|skipped)\b", line)
+    refused = re.findall(r"(\d+) (backend .*?)(?=, \d+ backend|\); )", line)
+    return [int(n) for n in numbers], {why: int(n) for n, why in refused}
