@@ -1,4 +1,4 @@
-"""What the plain level keeps of a call for the next one: all that it depends on, and not for ever."""
+"""What the plain level keeps of a call for the next one: all it depends on, and not for ever."""
 
 from __future__ import annotations
 
