@@ -9,11 +9,13 @@ Behind --fuzz they are for tests/fuzz alone, which run in full then.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -158,14 +160,38 @@ class CppTests:
         self._jobs = str(CORES)
         self._log = REPORTS / "cpp-build.log"
         self._build: subprocess.Popen[bytes] | None = None
-        build = ["cmake", "--build", str(BUILD), "-j", self._jobs]
+        self._command = ["cmake", "--build", str(BUILD), "-j", self._jobs]
         # Some Python tests need the core as a library, which usually exists.
-        if configure() and run(*build, "--target", "collops") == 0:
-            command = ["nice", "-n", "15", *build]
-            with self._log.open("wb") as log:
-                self._build = subprocess.Popen(
-                    command, cwd=ROOT, env=ENV, stdout=log, stderr=subprocess.STDOUT
-                )
+        if configure() and run(*self._command, "--target", "collops") == 0:
+            self._build = self._start("nice", "-n", "15")
+            atexit.register(self._stop)
+
+    def _start(self, *before: str) -> subprocess.Popen[bytes]:
+        """Starts the build, in a group of processes of its own."""
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                [*before, *self._command],
+                cwd=ROOT,
+                env=ENV,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _build_now(self) -> int:
+        """The status of the build. It goes on at the usual priority: beside programs that never
+        rest it would not end at the low one."""
+        assert self._build is not None
+        if self._build.poll() is None:
+            self._stop()
+            self._build = self._start()
+        return self._build.wait()
+
+    def _stop(self) -> None:
+        """Also where this program is interrupted, which the build's group does not hear."""
+        if self._build is not None and self._build.poll() is None:
+            os.killpg(self._build.pid, signal.SIGINT)
+            self._build.wait()
 
     def run(self) -> Outcome:
         """Waits for the build and runs what it has built."""
@@ -176,7 +202,7 @@ class CppTests:
         test += ["--timeout", f"{patience(120):.0f}"]
         if self._build is None:
             outcome.problem = "the core could not be built"
-        elif self._build.wait() != 0:
+        elif self._build_now() != 0:
             print(self._log.read_text(errors="replace"))
             outcome.problem = "the build failed"
         else:
@@ -258,7 +284,7 @@ def side_by_side() -> list[str]:
     """The arguments with which pytest runs tests side by side; none where it cannot."""
     if importlib.util.find_spec("xdist") is None:
         return []
-    return ["-n", str(SIDE_BY_SIDE), "--dist", "worksteal", "--maxschedchunk", "8"]
+    return ["-n", str(SIDE_BY_SIDE), "--dist", "worksteal"]
 
 
 def failed_tests(cache: Path) -> list[str]:

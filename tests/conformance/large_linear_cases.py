@@ -1,7 +1,8 @@
 """LinearParallel large enough for all of its ways: several strips of columns, x through the slot,
 through the stage in parts of rows and of columns, round the stage's ring, and in place.
 
-Cases of golden's own kinds of data.
+Cases of golden's own kinds of data. A way depends on bytes, so each has one dtype; the smaller
+cases have every dtype.
 """
 
 from __future__ import annotations
@@ -49,27 +50,25 @@ def case_of(
     )
 
 
-def pair(dtype: str, trans_weight: bool) -> list[Case]:
+def pair() -> list[Case]:
     """Types 0, 1 and 2 on two ranks."""
-    long = LONG_ROW // ITEM_BYTES[dtype]
-    gathers = LinearParallel(
-        ALL_GATHER, 2, trans_weight=trans_weight, has_residual=True, keep_intermediate=True
-    )
-    many, few, small = ((h,) * 2 for h in ((70, 29), (33, 30), (3, 5)))
-    reduces = LinearParallel(ALL_REDUCE, 2, trans_weight=not trans_weight, has_residual=True)
+    gathers = LinearParallel(ALL_GATHER, 2, has_residual=True, keep_intermediate=True)
+    turned = replace(gathers, trans_weight=True)
+    many, few, small, ring = ((h,) * 2 for h in ((70, 29), (33, 30), (3, 5), (400, 180)))
+    reduces = LinearParallel(ALL_REDUCE, 2, has_residual=True)
     scatters = LinearParallel(
-        REDUCE_SCATTER,
-        2,
-        trans_weight=trans_weight,
-        has_residual=True,
-        scatter_rows=((26, 45),) * 2,
+        REDUCE_SCATTER, 2, trans_weight=True, has_residual=True, scatter_rows=((26, 45),) * 2
     )
+    around = LinearParallel(ALL_GATHER, 2, gather_rows=ring, keep_intermediate=True)
     return [
-        case_of("exact-many_rows", with_rows(gathers, many), many[0], long, 770, dtype),
-        case_of("exact-few_rows", with_rows(gathers, few), few[0], long, 770, dtype),
-        case_of("exact-slot", with_rows(gathers, small), small[0], 500, 1200, dtype),
-        case_of("random-sums", reduces, (67, 67), 900, 1200, dtype),
-        case_of("exact-shares", scatters, (71, 71), 300, 800, dtype),
+        case_of(
+            "exact-many_rows", with_rows(gathers, many), many[0], LONG_ROW // 4, 770, "float32"
+        ),
+        case_of("exact-few_rows", with_rows(turned, few), few[0], LONG_ROW // 2, 770, "bfloat16"),
+        case_of("exact-slot", with_rows(gathers, small), small[0], 500, 1200, "float16"),
+        case_of("random-sums", reduces, (67, 67), 900, 1200, "bfloat16"),
+        case_of("exact-shares", scatters, (71, 71), 300, 800, "float16"),
+        case_of("exact-ring", around, ring[0], 1500, 400, "float32"),
     ]
 
 
@@ -77,14 +76,13 @@ def with_rows(call: LinearParallel, gather: Any, scatter: Any = ()) -> LinearPar
     return replace(call, gather_rows=gather, scatter_rows=scatter)
 
 
-def square(dtype: str, inner: bool) -> list[Case]:
+def square() -> list[Case]:
     """Type 4 on two by two ranks; other rows in each group."""
-    long = LONG_ROW // ITEM_BYTES[dtype]
     cases = []
-    for name, gather, scatter, k, columns in (
-        ("exact-many_rows", ((50, 40), (61, 29)), ((40, 50), (90, 0)), long, 770),
-        ("random-few_rows", ((9, 20), (25, 4)), ((12, 17), (1, 28)), 1500, 1200),
-        ("exact-slot", ((30, 1), (16, 15)), ((31, 0), (7, 24)), 100, 800),
+    for name, gather, scatter, k, columns, dtype, inner in (
+        ("exact-many_rows", ((50, 40), (61, 29)), ((40, 50), (90, 0)), 3000, 770, "float32", True),
+        ("random-few_rows", ((9, 20), (25, 4)), ((12, 17), (1, 28)), 1500, 1200, "bfloat16", False),
+        ("exact-slot", ((30, 1), (16, 15)), ((31, 0), (7, 24)), 100, 800, "float16", True),
     ):
         call = LinearParallel(ALL_GATHER_REDUCE_SCATTER, 4, 2, 2, inner, inner, has_residual=True)
         own = [place(call, rank) for rank in range(4)]
@@ -100,10 +98,4 @@ def square(dtype: str, inner: bool) -> list[Case]:
 
 @lru_cache
 def cases_of(run: Run) -> tuple[Case, ...]:
-    if run.ranks == 4:
-        flags = zip(ITEM_BYTES, (True, False, True), strict=True)
-        return tuple(case for dtype, inner in flags for case in square(dtype, inner))
-    flags = zip(ITEM_BYTES, (False, True, False), strict=True)
-    ring = LinearParallel(ALL_GATHER, 2, gather_rows=((400, 180),) * 2, keep_intermediate=True)
-    around = case_of("exact-ring", ring, (400, 180), 1500, 400, "float32")
-    return (*(case for dtype, trans in flags for case in pair(dtype, trans)), around)
+    return tuple(square() if run.ranks == 4 else pair())

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,16 @@ def test_a_timeout_of_a_test_names_the_load(tmp_path: Path) -> None:
     run_tests.read_report(report, outcome)
     [failure] = outcome.failures
     assert "Timeout (>1.0s) from pytest-timeout. (load in the last " in failure
+
+
+def test_a_build_that_goes_on_is_started_again_at_the_usual_priority(tmp_path: Path) -> None:
+    begun, priorities = tmp_path / "begun", tmp_path / "priorities"
+    once = f"nice >> {priorities}; test -e {begun} || {{ touch {begun}; sleep 60; }}"
+    build = run_tests.CppTests.__new__(run_tests.CppTests)
+    build._log, build._command = tmp_path / "log", ["sh", "-c", once]
+    build._build = build._start("nice", "-n", "3")
+    while not begun.exists():
+        time.sleep(0.01)
+    assert build._build_now() == 0
+    first, second = map(int, priorities.read_text().split())
+    assert first == min(second + 3, 19)
