@@ -80,4 +80,9 @@ def test_tools_that_cannot_be_installed_are_named(
 
 def test_the_conformance_tests_find_their_requirements() -> None:
     wanted = [w for w in environment.requirements("test") if w.startswith(wheels.TEST_PACKAGES)]
-    assert [w.partition(">")[0] for w in wanted] == ["pytest", "pytest-timeout", "ml_dtypes"]
+    assert [w.partition(">")[0] for w in wanted] == [
+        "pytest",
+        "pytest-timeout",
+        "pytest-xdist",
+        "ml_dtypes",
+    ]
