@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import mmap
 import os
 import signal
@@ -31,6 +32,8 @@ STANDING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 # How orphans are known: a forked one has this mapping, one that ran exec has this variable.
 RUN = f"pytest-run-{uuid.uuid4().hex}"
 MARKS = []
+# What tools/run_tests.py writes of the last whole run.
+LAST = Path(__file__).parents[1] / "build" / "test-seconds.json"
 SHM = Path("/dev/shm")
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
@@ -69,9 +72,19 @@ def pytest_sessionfinish() -> None:
         warnings.warn(f"in /dev/shm, made meanwhile, not known whose: {left}", stacklevel=1)
 
 
+def longest_first(items: list[pytest.Item]) -> None:
+    """Orders files by how long they took last, so that side by side they end together."""
+    if LAST.exists():
+        took = json.loads(LAST.read_text()).get("files", {})
+        rooms = {item: item.nodeid.partition(".py::")[0].replace("/", ".") for item in items}
+        items.sort(key=lambda item: -took.get(rooms[item], 0.0))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Multiplies the time limit of each test, unless the command line has one, or pytest-timeout
     is not there."""
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        longest_first(items)
     if getattr(config.option, "timeout", 0) is not None:
         return
     for item in items:
