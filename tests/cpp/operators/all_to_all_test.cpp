@@ -47,20 +47,6 @@ struct AllToAllCall {
   TensorView& input() { return pack.inputs[0]; }
 };
 
-template <typename Change>
-void Refused(const char* part, Change change) {
-  AllToAllParam param = Right();
-  change(param);
-  ExpectStatus(CheckParam(param), ERROR_INVALID_PARAM, part);
-}
-
-template <typename Spoil>
-void FaultyDesc(bool transpose, ErrorCode code, const char* part, Spoil spoil) {
-  AllToAllCall call(transpose);
-  spoil(call.input().desc);
-  ExpectDescFault(call, code, part);
-}
-
 int32_t Value(int rank, int64_t i) {
   return static_cast<int32_t>(i) * 7 + rank * 100000;
 }
@@ -117,34 +103,6 @@ TEST(TheStruct) {
                "AllToAllParam: transpose must be true or false, got 1");
 }
 
-TEST(CreationChecks) {
-  ExpectStatus(CheckParam(Right()), NO_ERROR, "");
-  Refused("rsv[61] is reserved", [](AllToAllParam& p) { p.rsv[61] = 1; });
-  Refused("backend \"lcoc\" does not run this operator",
-          [](AllToAllParam& p) { p.backend = "lcoc"; });
-  Refused("AllToAll: rankSize must be >= 2, got 1", [](AllToAllParam& p) {
-    p.rankSize = 1;
-    p.backend = "hccl";
-    p.transpose = true;
-  });
-  Refused("AllToAll: transpose does not exist on backend \"hccl\": use \"lccl\"",
-          [](AllToAllParam& p) {
-            p.backend = "hccl";
-            p.transpose = true;
-            p.rankRoot = 9;
-          });
-  Refused("rankRoot must be in [0, 2), got 9", [](AllToAllParam& p) {
-    p.transpose = true;
-    p.rankRoot = 9;
-  });
-  for (const char* backend : {"lccl", "nccl", "cuda", "shm", "ucx"}) {
-    AllToAllParam param = Right();
-    param.backend = backend;
-    param.transpose = true;
-    ExpectStatus(CheckParam(param), NO_ERROR, "");
-  }
-}
-
 TEST(ArgumentsOfTheCommunicatorsCall) {
   AllToAllCall call;
   ExpectStatus(PlanCall(call), NO_ERROR, "");
@@ -179,35 +137,6 @@ TEST(ColumnsGoThroughTheWorkspace) {
                             4, 5, 12, 13, 20, 21, 6, 7, 14, 15, 22, 23};
   EXPECT_EQ(std::memcmp(call.workspace, packed, sizeof(packed)), 0);
   EXPECT_EQ(call.communicator->agreements.at(0).Value("transpose"), 1);
-}
-
-TEST(ShapesThatAreRefused) {
-  const ErrorCode dim = ERROR_INVALID_TENSOR_DIM;
-  FaultyDesc(true, ERROR_INVALID_TENSOR_DIM_NUM,
-             "AllToAll: x must have 2 dims with transpose, got 3 in shape [4, 4, 4]",
-             [](TensorDesc& x) { x.shape = {4, 4, 4}; });
-  FaultyDesc(true, dim,
-             "AllToAll: x has 6 columns, which do not divide evenly among 4 ranks: pad x to 8 "
-             "columns, or use AllToAllV",
-             [](TensorDesc& x) { x.shape = {4, 6}; });
-  FaultyDesc(false, dim,
-             "AllToAll: x has 15 elements, which do not divide evenly among 4 ranks: pad x to 16 "
-             "elements, or use AllToAllV",
-             [](TensorDesc& x) { x.shape = {3, 5}; });
-  FaultyDesc(true, dim, "pad x to 9223372036854775808 columns",
-             [](TensorDesc& x) { x.shape = {0, 9223372036854775807}; });
-  FaultyDesc(false, ERROR_INVALID_TENSOR_INI_MATCH, "x is uint32; pass one of",
-             [](TensorDesc& x) { x.dtype = DType::kUInt32; });
-  FaultyDesc(false, dim, "x has 9 dims", [](TensorDesc& x) { x.shape.num_dims = 9; });
-}
-
-TEST(OutputsThatAreRefused) {
-  AllToAllCall call(true);
-  call.pack.outputs[0].desc.shape = {3, 8};
-  ExpectPlanFault(call, ERROR_INVALID_TENSOR_DIM, "the output must have shape [12, 2], got [3, 8]");
-  AllToAllCall in_place;
-  in_place.pack.outputs[0].data = in_place.x;
-  ExpectPlanFault(in_place, ERROR_INVALID_TENSOR_ADDR, "the output overlaps x in memory");
 }
 
 TEST(ABackendThatCannot) {

@@ -76,6 +76,30 @@ TEST(AnEmptyTensorNeedsNoAddress) {
   EXPECT_EQ(atb::DestroyOperation(cast), atb::NO_ERROR);
 }
 
+TEST(ACastRefusesOtherTensors) {
+  Rank rank(0, "casts");
+  atb::Operation* const cast = MakeCast(ACL_FLOAT16);
+  const auto refused = [&](const char* part) {
+    EXPECT_TRUE(cast->Setup(rank.pack, rank.bytes, rank.context) != atb::NO_ERROR);
+    EXPECT_TRUE(Says(part));
+  };
+  uint16_t y[2] = {};
+  const atb::Tensor x = MakeTensor(ACL_FLOAT, {2}, rank.x);
+  rank.pack.inTensors = {x, x};
+  rank.pack.outTensors = {MakeTensor(ACL_FLOAT16, {2}, y)};
+  refused("Elewise: one input is needed, got 2");
+  rank.pack.inTensors = {MakeTensor(ACL_INT32, {2}, rank.x)};
+  refused("Elewise: the input is int32, which is not converted: only float32, float16 and bfloat16");
+  rank.pack.inTensors = {MakeTensor(ACL_FLOAT, {}, rank.x)};
+  refused("Elewise: the input must have 1 to 8 dimensions, got 0");
+  rank.pack.inTensors = {x};
+  rank.pack.outTensors = {x};
+  refused("Elewise: the output must be float16 [2], got float32 [2]");
+  rank.pack.outTensors = {};
+  refused("Elewise: one output is needed, got 0");
+  EXPECT_EQ(atb::DestroyOperation(cast), atb::NO_ERROR);
+}
+
 // The other rank takes part only when the reason was written.
 TEST(TheReasonIsWrittenBeforeTheOtherRanksAreThere) {
   const ErrorOutput output;

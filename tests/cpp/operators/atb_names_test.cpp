@@ -55,6 +55,13 @@ TEST(ParamsAreClonedAndUpdated) {
   EXPECT_TRUE(Says("CloneOperationParam: opParam is not the struct of AllReduce"));
   EXPECT_EQ(atb::DestroyOperation(operation), atb::NO_ERROR);
   EXPECT_EQ(atb::CreateOperation(param, nullptr), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("CreateOperation: operation is null"));
+  EXPECT_EQ(atb::CloneOperationParam(nullptr, param), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("CloneOperationParam: operation is null"));
+  EXPECT_EQ(atb::UpdateOperationParam(nullptr, param), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("UpdateOperationParam: operation is null"));
+  EXPECT_EQ(atb::CreateContext(nullptr), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("CreateContext: context is null"));
 }
 
 TEST(OutDataTypeHasAclsNumbers) {
@@ -106,11 +113,14 @@ TEST(CastConvertsAndRefusesTheRest) {
   atb::infer::ElewiseParam param;
   atb::Operation* operation = nullptr;
   EXPECT_EQ(atb::CreateOperation(param, &operation), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("Elewise: elewiseType must be 1 (ELEWISE_CAST), got 0: collops has no other"));
   param.elewiseType = atb::infer::ElewiseParam::ELEWISE_CAST;
   param.outTensorType = ACL_INT8;
   EXPECT_EQ(atb::CreateOperation(param, &operation), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("outTensorType must be ACL_FLOAT (0), ACL_FLOAT16 (1) or ACL_BF16 (27), got 2"));
   EXPECT_EQ(atb::CreateOperation(atb::infer::TransdataParam(), &operation),
             atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("Transdata: collops has no operator that changes the format of a tensor"));
   param.outTensorType = ACL_FLOAT16;
   EXPECT_EQ(atb::CreateOperation(param, &operation), atb::NO_ERROR);
 

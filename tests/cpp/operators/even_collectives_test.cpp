@@ -71,15 +71,6 @@ void BothPhasesPass(Call& call) {
   ExpectStatus(RunCall(call), NO_ERROR, "");
 }
 
-// The pair is refused with `code` if the struct is for `backend`.
-template <typename Call>
-void Pair(ReduceOp op, const char* backend, DType dtype, ErrorCode code, const char* part) {
-  Call call(op, backend);
-  call.pack.inputs[0].desc.dtype = dtype;
-  std::vector<TensorDesc> outputs;
-  ExpectStatus(call.operation.InferShape(Descs(call.pack.inputs), &outputs), code, part);
-}
-
 // Copies the counts that the default implementations pass, whose memory ends with the call.
 class Watching : public RecordingCommunicator {
  public:
@@ -186,67 +177,6 @@ TEST(BroadcastHasNoOutput) {
   std::vector<TensorDesc> outputs(3);
   ExpectStatus(call.operation.InferShape(Descs(call.pack.inputs), &outputs), NO_ERROR, "");
   EXPECT_TRUE(outputs.empty());
-  call.pack.outputs = {call.pack.inputs[0]};
-  ExpectStatus(PlanCall(call), ERROR_INVALID_IN_TENSOR_NUM, "needs 0 outputs, got 1");
-}
-
-TEST(BroadcastChangesItsInput) {
-  BroadcastOf call;
-  call.pack.inputs[0].read_only = true;
-  ExpectPlanFault(call, ERROR_INVALID_TENSOR_ADDR, "x is read-only, but the call changes it");
-}
-
-TEST(OnlyAllReduceMayBeInPlace) {
-  ReduceOf reduce;
-  reduce.pack.outputs[0].data = reduce.x;
-  BothPhasesPass(reduce);
-  ReduceOf shifted;
-  shifted.pack.inputs[0].data = shifted.output;
-  shifted.pack.outputs[0].data = shifted.output + 1;
-  ExpectPlanFault(shifted, ERROR_INVALID_TENSOR_ADDR, "the output overlaps x");
-  ScatterOf scatter;
-  scatter.pack.outputs[0].data = scatter.x;
-  ExpectPlanFault(scatter, ERROR_INVALID_TENSOR_ADDR, "the output overlaps x");
-}
-
-TEST(ShapesOfTheInput) {
-  GatherOf gather;
-  gather.pack.inputs[0].desc.shape = {1, 1, 1, 1, 1, 1, 1, 1};
-  ExpectDescFault(gather, ERROR_INVALID_TENSOR_DIM, "AllGather: x has 8 dims, the limit is 7");
-  ScatterOf scatter;
-  scatter.pack.inputs[0].desc.shape = {7, 2};
-  ExpectDescFault(scatter, ERROR_INVALID_TENSOR_DIM,
-                  "x has 7 rows, which do not divide evenly among 3 ranks: pad x to 9 rows");
-  ReduceOf reduce;
-  reduce.pack.inputs.push_back(reduce.pack.inputs[0]);
-  ExpectDescFault(reduce, ERROR_INVALID_IN_TENSOR_NUM, "AllReduce: needs 1 input");
-}
-
-TEST(ShapesOfTheOutput) {
-  GatherOf gather;
-  gather.pack.outputs[0].desc.shape = {18, 2};
-  ExpectPlanFault(gather, ERROR_INVALID_TENSOR_DIM_NUM,
-                  "the output must have 3 dims, shape [3, 6, 2], got 2 in shape [18, 2]");
-  ScatterOf scatter;
-  scatter.pack.outputs[0].desc.shape = {6, 2};
-  ExpectPlanFault(scatter, ERROR_INVALID_TENSOR_DIM, "must have shape [2, 2], got [6, 2]");
-}
-
-TEST(PairsThatATBRefuses) {
-  const ErrorCode fault = ERROR_INVALID_TENSOR_DTYPE;
-  for (const DType dtype : {DType::kInt16, DType::kBFloat16}) {
-    Pair<ReduceOf>(ReduceOp::kProd, "hccl", dtype, fault, "backend \"hccl\" has no prod of");
-    Pair<ScatterOf>(ReduceOp::kProd, "hccl", dtype, fault, "backend \"hccl\" has no prod of");
-    Pair<ReduceOf>(ReduceOp::kProd, "shm", dtype, NO_ERROR, "");
-    Pair<ReduceOf>(ReduceOp::kSum, "hccl", dtype, NO_ERROR, "");
-  }
-  Pair<ReduceOf>(ReduceOp::kSum, "lccl", DType::kInt64, fault, "does not reduce int64");
-  Pair<ReduceOf>(ReduceOp::kSum, "hccl", DType::kInt64, NO_ERROR, "");
-  const ErrorCode ini = ERROR_INVALID_TENSOR_INI_MATCH;
-  Pair<ScatterOf>(ReduceOp::kSum, "lccl", DType::kInt64, ini, "x is int64; pass one of");
-  Pair<ScatterOf>(ReduceOp::kSum, "hccl", DType::kInt64, ini, "x is int64; pass one of");
-  Pair<ScatterOf>(ReduceOp::kSum, "shm", DType::kInt64, NO_ERROR, "");
-  Pair<ReduceOf>(ReduceOp::kSum, "shm", DType::kBool, ini, "x is bool; pass one of");
 }
 
 // Sizes for the call record, the stage and several chunks; in place and not.

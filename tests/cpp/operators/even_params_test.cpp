@@ -1,7 +1,5 @@
-// The structs of the even collectives: defaults, equality, JSON, and what creation refuses.
+// The structs of the even collectives: defaults, equality and JSON. What creation refuses: tests/refusals.
 #include "collops/operators/params.h"
-
-#include <vector>
 
 #include "check.h"
 #include "operators/framework/operator_call.h"
@@ -11,19 +9,9 @@ using namespace collops;
 
 namespace {
 
-using structs::CommonChecks;
 using structs::CommonFieldsCount;
 using structs::Matters;
-using structs::Refused;
 using structs::Right;
-
-// What only collectives that ATB has kernels of its own for run on.
-template <typename Param>
-void RunsOnLccl() {
-  Param param = Right<Param>();
-  param.backend = "lccl";
-  ExpectStatus(CheckParam(param), NO_ERROR, "");
-}
 
 }  // namespace
 
@@ -48,40 +36,6 @@ TEST(EveryFieldCounts) {
   Matters<AllReduceParam>(
       [](AllReduceParam& p) { p.quantType = AllReduceParam::QUANT_TYPE_PER_CHANNEL; });
   Matters<AllReduceParam>([](AllReduceParam& p) { p.outDataType = DType::kFloat16; });
-}
-
-TEST(CreationChecks) {
-  CommonChecks<AllGatherParam>("lcoc");
-  RunsOnLccl<AllGatherParam>();
-  CommonChecks<ReduceScatterParam>("lcoc");
-  RunsOnLccl<ReduceScatterParam>();
-  CommonChecks<AllReduceParam>("lcoc");
-  RunsOnLccl<AllReduceParam>();
-  CommonChecks<BroadcastParam>("lcoc");
-  RunsOnLccl<BroadcastParam>();
-}
-
-TEST(ReductionsAndQuantisation) {
-  using R = ReduceScatterParam;
-  using A = AllReduceParam;
-  Refused<R>("reduceType must be", [](R& p) { p.reduceType = "avg"; });
-  Refused<A>("allReduceType must be", [](A& p) { p.allReduceType = "mul"; });
-  const auto prod_of_lccl = [](auto& p) { p.backend = "lccl"; };
-  Refused<R>("reduceType \"prod\" does not exist on backend \"lccl\"", [&](R& p) {
-    p.reduceType = "prod";
-    prod_of_lccl(p);
-  });
-  Refused<A>("allReduceType \"prod\" does not exist on backend \"lccl\"", [&](A& p) {
-    p.allReduceType = "prod";
-    prod_of_lccl(p);
-  });
-  A prod = Right<A>();
-  prod.allReduceType = "prod";
-  ExpectStatus(CheckParam(prod), NO_ERROR, "");
-  for (const auto quant :
-       {A::QUANT_TYPE_PER_TENSOR, A::QUANT_TYPE_PER_CHANNEL, A::QUANT_TYPE_MAX}) {
-    Refused<A>("asks for a quantised AllReduce", [quant](A& p) { p.quantType = quant; });
-  }
 }
 
 TEST(AnOperationOfEachIsMadeAndUpdated) {

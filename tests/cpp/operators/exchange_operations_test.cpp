@@ -1,6 +1,5 @@
-// AllToAllV and AllToAllVV2: their calls of the communicator, their checks in the documented order,
-// and both between ranks that are threads.
-#include <limits>
+// AllToAllV and AllToAllVV2: their calls of the communicator, and both between ranks that are
+// threads.
 #include <thread>
 
 #include "collops/operators/params.h"
@@ -11,8 +10,6 @@ using namespace collops;
 namespace {
 
 using List = std::vector<int64_t>;
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 
 List Listed(const int64_t* numbers) {
   return {numbers, numbers + 2};
@@ -37,29 +34,6 @@ void AsksForTheExample(Call& call, const char* name) {
   EXPECT_EQ(agreement.Value("rankRoot"), 1);
   EXPECT_TRUE(agreement.balance() != 0);
   EXPECT_TRUE(call.communicator->asked.primitive == Primitive::kExchange);
-}
-
-// An error in the lists of AllToAllV, which InferShape finds, too.
-template <typename Change>
-void FaultyLists(ErrorCode code, const char* part, Change change) {
-  AllToAllVParam param = ExampleLists();
-  change(param);
-  ListedCall call(param);
-  ExpectDescFault(call, code, part);
-}
-
-template <typename Spoil>
-void FaultyTensors(ErrorCode code, const char* part, Spoil spoil) {
-  TensorsCall call;
-  spoil(call);
-  ExpectPlanFault(call, code, part);
-}
-
-template <typename Spoil>
-void FaultyDescs(ErrorCode code, const char* part, Spoil spoil) {
-  TensorsCall call;
-  spoil(call);
-  ExpectDescFault(call, code, part);
 }
 
 // The documented example as each rank sees it.
@@ -157,96 +131,6 @@ TEST(APlansListsOutliveItsOperation) {
   const ExchangeVCall& asked = communicator->exchanges.at(0);
   EXPECT_TRUE(asked.keep != nullptr);
   EXPECT_EQ(Listed(asked.recv_counts), (List{3, 1}));
-}
-
-TEST(ListsAgainstX) {
-  using P = AllToAllVParam;
-  const ErrorCode code = ERROR_INVALID_PARAM;
-  FaultyLists(code, "AllToAllV: slice 1 (sdispls 4 + sendCounts 1) exceeds x's 4 elements",
-              [](P& p) { p.sdispls = {0, 4}; });
-  FaultyLists(code, "slice 0 (sdispls 9223372036854775807 + sendCounts 2) exceeds", [](P& p) {
-    p.sdispls = {kMax, 0};
-    p.recvCounts = {0, 0};
-  });
-  FaultyLists(code, "AllToAllV: the sum of recvCounts does not fit into 64 bits", [](P& p) {
-    p.recvCounts = {kMax, 1};
-    p.rdispls = {0, kMax};
-  });
-  FaultyLists(code,
-              "AllToAllV: all recvCounts are 0: this rank must receive something; "
-              "comm.all_to_allv allows ranks that do not",
-              [](P& p) {
-                p.recvCounts = {0, 0};
-                p.rdispls = {1, 0};
-              });
-  FaultyLists(code, "AllToAllV: block 0 (rdispls 2 + recvCounts 3) exceeds the output's 4 elements",
-              [](P& p) { p.rdispls = {2, 2}; });
-  FaultyLists(code,
-              "AllToAllV: block 0 (rdispls 0 + recvCounts 3) overlaps block 1, which begins at 2: "
-              "keep them apart",
-              [](P& p) { p.rdispls = {0, 2}; });
-  FaultyLists(ERROR_INVALID_TENSOR_SIZE, "the output of shape [1, 549755813888] is over the limit",
-              [](P& p) {
-                p.recvCounts = {(int64_t{1} << 39) - 1, 1};
-                p.rdispls = {1, 0};
-              });
-}
-
-TEST(TensorsAndTheirLists) {
-  const ErrorCode dim = ERROR_INVALID_TENSOR_DIM;
-  const ErrorCode param = ERROR_INVALID_PARAM;
-  FaultyTensors(dim, "AllToAllVV2: slice 1 (sdispls 4 + sendCounts 1) exceeds x's 4 elements",
-                [](TensorsCall& call) { call.lists[1][1] = 4; });
-  FaultyTensors(dim, "AllToAllVV2: block 0 (rdispls 2 + recvCounts 3) exceeds the output's 4 el",
-                [](TensorsCall& call) { call.lists[3][0] = 2; });
-  FaultyTensors(dim, "AllToAllVV2: recvCounts add up to 3 but y has length 4: they must be equal",
-                [](TensorsCall& call) { call.lists[2][1] = 0; });
-  // Neither sum fits into 64 bits, although the blocks end within the output.
-  FaultyTensors(dim, "the sum of recvCounts does not fit into 64 bits", [](TensorsCall& call) {
-    call.lists[2][0] = kMin;
-    call.lists[2][1] = -1;
-    call.lists[3][0] = 0;
-  });
-  FaultyTensors(param, "AllToAllVV2: sendCounts[0] must be >= 0, got -1",
-                [](TensorsCall& call) { call.lists[0][0] = -1; });
-  FaultyTensors(param, "AllToAllVV2: rdispls[1] must be >= 0, got -1",
-                [](TensorsCall& call) { call.lists[3][1] = -1; });
-  FaultyTensors(param, "block 0 (rdispls 0 + recvCounts 3) overlaps block 1, which begins at 1",
-                [](TensorsCall& call) {
-                  call.lists[3][0] = 0;
-                  call.lists[3][1] = 1;
-                });
-  FaultyTensors(param, "recvCounts has no host data",
-                [](TensorsCall& call) { call.input(kReceives).data = nullptr; });
-}
-
-TEST(DescriptionsOfTensors) {
-  FaultyDescs(ERROR_INVALID_TENSOR_INI_MATCH,
-              "AllToAllVV2: y is only a length: pass an empty int8 tensor of 4, got float16",
-              [](TensorsCall& call) { call.input(kExchangeY).desc.dtype = DType::kFloat16; });
-  FaultyDescs(ERROR_INVALID_TENSOR_DIM_NUM, "sdispls must have 1 dim, got 2 in shape [1, 2]",
-              [](TensorsCall& call) { call.input(kSendsAt).desc.shape = {1, 2}; });
-  FaultyDescs(ERROR_INVALID_TENSOR_DIM_NUM, "y must have 1 dim, got 2",
-              [](TensorsCall& call) { call.input(kExchangeY).desc.shape = {1, 4}; });
-  FaultyDescs(ERROR_INVALID_TENSOR_DIM, "rdispls must have 2 elements, one per rank, got 3",
-              [](TensorsCall& call) { call.input(kReceivesAt).desc.shape = {3}; });
-  FaultyDescs(ERROR_INVALID_TENSOR_SIZE, "the output has size 0 in dim 1 of [1, 0]",
-              [](TensorsCall& call) { call.input(kExchangeY).desc.shape = {0}; });
-  FaultyDescs(ERROR_INVALID_IN_TENSOR_NUM, "needs 6 inputs, got 5",
-              [](TensorsCall& call) { call.pack.inputs.pop_back(); });
-}
-
-TEST(OutputsOfBoth) {
-  for (const Shape& shape : {Shape{4}, Shape{1, 5}}) {
-    ListedCall call;
-    call.out().desc.shape = shape;
-    const ErrorCode code =
-        shape.num_dims == 1 ? ERROR_INVALID_TENSOR_DIM_NUM : ERROR_INVALID_TENSOR_DIM;
-    ExpectPlanFault(call, code, "the output must have");
-  }
-  ListedCall overlapping;
-  overlapping.out().data = overlapping.x;
-  ExpectPlanFault(overlapping, ERROR_INVALID_TENSOR_ADDR, "the output overlaps x in memory");
 }
 
 TEST(ABackendWithoutExchanges) {

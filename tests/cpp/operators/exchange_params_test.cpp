@@ -1,4 +1,4 @@
-// The structs of AllToAllV and AllToAllVV2: defaults, equality, JSON, and what creation refuses.
+// The structs of AllToAllV and AllToAllVV2: defaults, equality and JSON.
 #include "collops/operators/params.h"
 
 #include <limits>
@@ -14,10 +14,8 @@ namespace {
 using V = AllToAllVParam;
 using VV2 = AllToAllVV2Param;
 
-using structs::CommonChecks;
 using structs::CommonFieldsCount;
 using structs::Matters;
-using structs::Refused;
 using structs::Right;
 
 }  // namespace
@@ -45,39 +43,6 @@ TEST(EveryFieldCounts) {
   Matters<V>([](V& p) { p.sdispls = {1, -2}; });
   Matters<V>([](V& p) { p.recvCounts = {std::numeric_limits<int64_t>::max()}; });
   Matters<V>([](V& p) { p.rdispls = {0}; });
-}
-
-TEST(CreationChecks) {
-  CommonChecks<V>("lccl");
-  CommonChecks<VV2>("lccl");
-}
-
-TEST(ListsInTheOrderOfTheContract) {
-  Refused<V>("AllToAllV: sendCounts must have 2 numbers, one per rank, got 3", [](V& p) {
-    p.sendCounts = {1, 2, 3};
-    p.sdispls = {};
-  });
-  Refused<V>("sdispls must have 2 numbers, one per rank, got 0", [](V& p) {
-    p.sdispls = {};
-    p.recvCounts = {-1};
-  });
-  Refused<V>("recvCounts must have 2 numbers, one per rank, got 1", [](V& p) {
-    p.sendCounts = {-1, 1};
-    p.recvCounts = {1};
-  });
-  Refused<V>("rdispls must have 2 numbers", [](V& p) { p.rdispls = {0, 0, 0}; });
-  Refused<V>("AllToAllV: recvCounts[1] must be >= 0, got -8", [](V& p) {
-    p.recvCounts = {8, -8};
-    p.rdispls = {-1, -1};
-  });
-  Refused<V>("sendCounts[0] must be >= 0, got -1", [](V& p) { p.sendCounts = {-1, -2}; });
-  Refused<V>("sdispls[1] must be >= 0", [](V& p) { p.sdispls = {0, -1}; });
-  Refused<V>("rdispls[0] must be >= 0", [](V& p) { p.rdispls = {-1, 0}; });
-  // The distributed checks come first.
-  Refused<V>("rankRoot must be", [](V& p) {
-    p.rankRoot = 2;
-    p.sendCounts = {};
-  });
 }
 
 // A struct without rankSize leaves the number of ranks to its communicator.

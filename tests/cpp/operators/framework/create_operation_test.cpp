@@ -1,4 +1,4 @@
-// The checks of CreateOperation, and how an operation finds its communicator.
+// How an operation finds its communicator; what creation refuses besides: tests/refusals.
 #include "collops/operators/params.h"
 
 #include <cstdio>
@@ -73,64 +73,12 @@ constexpr ErrorCode kInvalid = ERROR_INVALID_PARAM;
 
 }  // namespace
 
-TEST(RankSize) {
-  BothRefuse(kInvalid, "rankSize must be >= 2, got 1", [](auto& p) { p.rankSize = 1; });
-  BothRefuse(kInvalid, "rankSize must be >= 2, got 0", [](auto& p) { p.rankSize = 0; });
-  BothRefuse(kInvalid, "rankSize must be >= 2, got -2147483648",
-             [](auto& p) { p.rankSize = INT32_MIN; });
-}
-
-TEST(Rank) {
-  BothRefuse(kInvalid, "rank must be in [0, 2), got 2", [](auto& p) { p.rank = 2; });
-  BothRefuse(kInvalid, "rank must be in [0, 2), got -2", [](auto& p) { p.rank = -2; });
-}
-
-TEST(RankRoot) {
-  BothRefuse(kInvalid, "rankRoot must be in [0, 2), got 2", [](auto& p) { p.rankRoot = 2; });
-  BothRefuse(kInvalid, "rankRoot must be in [0, 2), got -1", [](auto& p) { p.rankRoot = -1; });
-}
-
-TEST(CommModes) {
-  BothRefuse(kInvalid, "commMode must be 0 (COMM_MULTI_PROCESS) or 1 (COMM_MULTI_THREAD), got -1",
-             [](auto& p) { p.commMode = COMM_UNDEFINED; });
-  BothRefuse(kInvalid, "got 2", [](auto& p) { p.commMode = static_cast<CommMode>(2); });
-}
-
-TEST(Backends) {
-  BothRefuse(kInvalid, "unknown backend \"gloo\"", [](auto& p) { p.backend = "gloo"; });
-  BothRefuse(kInvalid, "unknown backend \"\"", [](auto& p) { p.backend = ""; });
-  BothRefuse(kInvalid, "unknown backend \"SHM\"", [](auto& p) { p.backend = "SHM"; });
-  for (const char* name : {"lccl", "lcoc", "mc2"}) {
-    BothRefuse(kInvalid, std::string("backend \"") + name + "\" does not run this operator",
-               [name](auto& p) { p.backend = name; });
-  }
-}
-
-TEST(CommDomains) {
-  BothRefuse(kInvalid, "commDomain has 129 characters, the limit is 128",
-             [](auto& p) { p.commDomain = std::string(129, 'd'); });
-  AllGatherVParam param = Gather();
-  param.commDomain = std::string(128, 'd');
-  EXPECT_EQ(Create(param).message(), std::string());
-}
-
+// They come first. Python refuses them before, as JSON does.
 TEST(ReservedBytes) {
-  BothRefuse(kInvalid, "rsv[63] is reserved, it must be 0, got 255",
-             [](auto& p) { p.rsv[63] = 255; });
-}
-
-TEST(ReduceTypes) {
-  for (const char* type : {"sum", "max", "min"}) {
-    ReduceScatterVParam param = Scatter();
-    param.reduceType = type;
-    EXPECT_EQ(Create(param).message(), std::string());
-  }
-  for (const char* type : {"prod", "avg", "", "Sum"}) {
-    ReduceScatterVParam param = Scatter();
-    param.reduceType = type;
-    ExpectRefused(Create(param), kInvalid,
-                  std::string("reduceType must be \"sum\", \"max\" or \"min\", got \"") + type);
-  }
+  BothRefuse(kInvalid, "rsv[63] is reserved, it must be 0, got 255", [](auto& p) {
+    p.rsv[63] = 255;
+    p.backend = "none";
+  });
 }
 
 TEST(RankTables) {
@@ -148,22 +96,6 @@ TEST(RankTables) {
     p.rankRoot = 9;
   });
   std::remove(path);
-}
-
-TEST(OfTwoFaultsTheFirstInATBsOrderIsReported) {
-  AllGatherVParam param = Gather();
-  param.rank = 5;
-  ExpectRefused(Create(param), kInvalid, "rank must be");
-  param.commDomain = std::string(200, 'd');
-  ExpectRefused(Create(param), kInvalid, "commDomain");
-  param.commMode = COMM_UNDEFINED;
-  ExpectRefused(Create(param), kInvalid, "commMode");
-  param.rankSize = 1;
-  ExpectRefused(Create(param), kInvalid, "rankSize");
-  param.backend = "none";
-  ExpectRefused(Create(param), kInvalid, "backend");
-  param.rsv[0] = 1;
-  ExpectRefused(Create(param), kInvalid, "rsv[0]");
 }
 
 TEST(AnOperationIsMade) {
@@ -205,22 +137,6 @@ TEST(EnvironmentReplacesTheBackend) {
   const Variable variable("COLLOPS_BACKEND", "hccl=smh");
   ExpectRefused(Create(param), kInvalid,
                 "COLLOPS_BACKEND=hccl=smh replaces \"hccl\" by the unknown backend \"smh\"");
-}
-
-TEST(ABackendInTheEnvironmentMustExist) {
-  const std::pair<const char*, const char*> faults[] = {
-      {"hcll=shm", "replaces the unknown backend \"hcll\""},
-      {"hccl=shm,nccl=cdua", "replaces \"nccl\" by the unknown backend \"cdua\""},
-      {"hccl=shm,nccl", "\"nccl\" is not a pair such as hccl=shm"},
-      {"=shm", "\"=shm\" is not a pair"},
-      {"hccl=", "\"hccl=\" is not a pair"},
-      {"smh", "COLLOPS_BACKEND=smh is the unknown backend \"smh\""},
-      {"lccl", "is the unknown backend \"lccl\""},
-  };
-  for (const auto& [text, words] : faults) {
-    const Variable variable("COLLOPS_BACKEND", text);
-    ExpectRefused(Create(Gather()), kInvalid, words);
-  }
 }
 
 TEST(EnvironmentSaysTheTimeout) {

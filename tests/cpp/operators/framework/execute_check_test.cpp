@@ -1,4 +1,4 @@
-// The checks of Execute, and what it passes to the communicator.
+// What Execute passes to the communicator. What it refuses besides: tests/refusals.
 #include "operators/framework/operator_call.h"
 
 using namespace collops;
@@ -6,17 +6,12 @@ using namespace collops;
 namespace {
 
 // Plans a valid call, then makes it invalid.
-template <typename Call, typename Spoil>
-void Faulty(ErrorCode code, const char* part, Spoil spoil) {
-  Call call;
+template <typename Spoil>
+void FaultyGather(ErrorCode code, const char* part, Spoil spoil) {
+  GatherCall call;
   ExpectStatus(PlanCall(call), NO_ERROR, "");
   spoil(call);
   ExpectRunFault(call, code, part);
-}
-
-template <typename Spoil>
-void FaultyGather(ErrorCode code, const char* part, Spoil spoil) {
-  Faulty<GatherCall>(code, part, spoil);
 }
 
 // An operator that needs scratch memory, unlike AllGatherV and ReduceScatterV.
@@ -121,25 +116,18 @@ TEST(WithoutAPlanExecuteRefuses) {
   EXPECT_EQ(call.communicator->refusals[0].name, "AllGatherV");
 }
 
-TEST(OtherShapesHaveNoPlan) {
-  FaultyGather(ERROR_INVALID_PARAM, "get_workspace_size) with them first",
-               [](GatherCall& call) { call.input(kGatherX).desc.shape = {1, 4}; });
-  FaultyGather(ERROR_INVALID_PARAM, "no plan has the shapes",
-               [](GatherCall& call) { call.out().desc.dtype = DType::kInt32; });
-  FaultyGather(ERROR_INVALID_PARAM, "no plan has the shapes",
-               [](GatherCall& call) { call.pack.inputs.pop_back(); });
-  FaultyGather(ERROR_INVALID_PARAM, "no plan has the shapes",
-               [](GatherCall& call) { call.pack.outputs.clear(); });
-}
-
-TEST(OtherCountsHaveNoPlan) {
-  FaultyGather(ERROR_INVALID_PARAM,
-               "AllGatherV: recvCounts[1] is 3 but no plan has it (the last one has 2)",
-               [](GatherCall& call) { call.recv_counts[1] = 3; });
-  FaultyGather(ERROR_INVALID_PARAM, "rdispls[1] is 7",
-               [](GatherCall& call) { call.rdispls[1] = 7; });
-  Faulty<ScatterCall>(ERROR_INVALID_PARAM, "ReduceScatterV: recvCount[0] is 4",
-                      [](ScatterCall& call) { call.recv_count[0] = 4; });
+// Nothing is sent, and no plan is stored.
+TEST(ABackendIsAskedWhenACallIsPlanned) {
+  GatherCall gather;
+  gather.communicator->supports = Error(ERROR_UNSUPPORTED, "no such thing here");
+  ExpectPlanFault(gather, ERROR_UNSUPPORTED, "no such thing here");
+  EXPECT_TRUE(gather.communicator->asked.primitive == Primitive::kGather);
+  EXPECT_EQ(gather.communicator->asked.dtype, DType::kFloat32);
+  ScatterCall scatter;
+  scatter.communicator->supports = Error(ERROR_UNSUPPORTED, "no max here");
+  ExpectPlanFault(scatter, ERROR_UNSUPPORTED, "no max here");
+  EXPECT_TRUE(scatter.communicator->asked.primitive == Primitive::kReduce);
+  EXPECT_EQ(scatter.communicator->asked.op, ReduceOp::kMax);
 }
 
 TEST(OtherAddressesUseTheSamePlan) {
@@ -155,19 +143,6 @@ TEST(OtherAddressesUseTheSamePlan) {
   EXPECT_TRUE(call.communicator->gathers.at(0).output == output);
 }
 
-TEST(MemoryIsCheckedAgain) {
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "the output overlaps x",
-               [](GatherCall& call) { call.out().data = call.x; });
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "read-only",
-               [](GatherCall& call) { call.out().read_only = true; });
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "x is not contiguous",
-               [](GatherCall& call) { call.input(kGatherX).contiguous = false; });
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "byte order",
-               [](GatherCall& call) { call.out().foreign_endian = true; });
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "x is on cuda:0",
-               [](GatherCall& call) { call.input(kGatherX).device = {DeviceKind::kCuda, 0}; });
-}
-
 TEST(CountsThatCannotBeReadAnyMore) {
   FaultyGather(ERROR_INVALID_TENSOR_ADDR, "recvCounts is on npu:0; counts are host tensors",
                [](GatherCall& call) { call.input(kRecvCounts).device = {DeviceKind::kNpu, 0}; });
@@ -175,15 +150,6 @@ TEST(CountsThatCannotBeReadAnyMore) {
                [](GatherCall& call) { call.input(kSendCount).data = nullptr; });
   FaultyGather(ERROR_INVALID_TENSOR_ADDR, "rdispls is not contiguous",
                [](GatherCall& call) { call.input(kRdispls).contiguous = false; });
-}
-
-TEST(MissingAddresses) {
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "AllGatherV: x of shape [2, 4] has no address",
-               [](GatherCall& call) { call.input(kGatherX).data = nullptr; });
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "the output of shape [5, 4] has no address",
-               [](GatherCall& call) { call.out().data = nullptr; });
-  Faulty<ScatterCall>(ERROR_INVALID_TENSOR_ADDR, "ReduceScatterV: x of shape [4, 3]",
-                      [](ScatterCall& call) { call.input(kScatterX).data = nullptr; });
 }
 
 TEST(EmptyTensorsNeedNoAddress) {
@@ -251,15 +217,4 @@ TEST(AnErrorOfTheCommunicatorIsNoRefusal) {
   call.communicator->result = Error(ERROR_PEER_LOST, "rank 1 is gone");
   ExpectStatus(RunCall(call), ERROR_PEER_LOST, "rank 1 is gone");
   EXPECT_TRUE(call.communicator->refusals.empty());
-}
-
-TEST(OfTwoFaultsTheUpperLineIsReported) {
-  FaultyGather(ERROR_INVALID_PARAM, "recvCounts[1] is 3", [](GatherCall& call) {
-    call.recv_counts[1] = 3;
-    call.out().data = nullptr;
-  });
-  FaultyGather(ERROR_INVALID_TENSOR_ADDR, "read-only", [](GatherCall& call) {
-    call.out().read_only = true;
-    call.out().data = nullptr;
-  });
 }

@@ -123,15 +123,6 @@ Status RunCall(Call& call) {
   return call.operation.Execute(call.pack, nullptr, 0, nullptr);
 }
 
-// An error in the inputs' descriptors: both functions that check them report the same.
-template <typename Call>
-void ExpectDescFault(Call& call, ErrorCode code, const std::string& part) {
-  std::vector<TensorDesc> outputs;
-  ExpectStatus(call.operation.InferShape(Descs(call.pack.inputs), &outputs), code, part);
-  EXPECT_TRUE(outputs.empty());
-  ExpectStatus(PlanCall(call), code, part);
-}
-
 // An error that planning finds. Nothing is sent and no plan is stored.
 template <typename Call>
 void ExpectPlanFault(Call& call, ErrorCode code, const std::string& part) {

@@ -1,4 +1,4 @@
-// What holds of every struct: each field counts, JSON keeps it, and creation refuses wrong ones.
+// What holds of every struct: each field counts, and JSON keeps it.
 #pragma once
 
 #include <string>
@@ -46,33 +46,6 @@ Param Right() {
   param.rankSize = 2;
   param.backend = "shm";
   return param;
-}
-
-template <typename Param, typename Change>
-void Refused(const char* part, Change change) {
-  Param param = Right<Param>();
-  ExpectStatus(CheckParam(param), collops::NO_ERROR, "");
-  change(param);
-  ExpectStatus(CheckParam(param), collops::ERROR_INVALID_PARAM, part);
-}
-
-// `other`: a backend of ATB's that does not run the operator.
-template <typename Param>
-void CommonChecks(const std::string& other) {
-  Refused<Param>("rankSize must be >= 2, got 1", [](Param& p) { p.rankSize = 1; });
-  Refused<Param>("rank must be in [0, 2), got 2", [](Param& p) { p.rank = 2; });
-  Refused<Param>("rankRoot must be in [0, 2), got -1", [](Param& p) { p.rankRoot = -1; });
-  Refused<Param>("commMode must be 0", [](Param& p) { p.commMode = collops::COMM_UNDEFINED; });
-  Refused<Param>(("backend \"" + other + "\" does not run this operator").c_str(),
-                 [&](Param& p) { p.backend = other; });
-  Refused<Param>("unknown backend \"hccc\"", [](Param& p) { p.backend = "hccc"; });
-  Refused<Param>("rsv[3]", [](Param& p) { p.rsv[3] = 7; });
-  Refused<Param>("limit is 128", [](Param& p) { p.commDomain = std::string(129, 'd'); });
-  for (const char* backend : {"hccl", "nccl", "cuda", "ucx"}) {
-    Param param = Right<Param>();
-    param.backend = backend;
-    ExpectStatus(CheckParam(param), collops::NO_ERROR, "");
-  }
 }
 
 }  // namespace structs

@@ -1,4 +1,4 @@
-// LinearParallelParam: defaults, equality, JSON, and what creation refuses.
+// LinearParallelParam: defaults, equality and JSON. What creation refuses: tests/refusals.
 #include "collops/operators/params.h"
 
 #include "check.h"
@@ -69,11 +69,6 @@ void NotCreated(const std::string& part, Spoil spoil) {
   EXPECT_CONTAINS(status.message(), part);
   EXPECT_CONTAINS(status.message(), "LinearParallel: ");
   EXPECT_TRUE(operation == nullptr);
-}
-
-Status Create(const P& param) {
-  std::unique_ptr<Operation> operation;
-  return CreateOperation(param, &operation);
 }
 
 }  // namespace
@@ -159,79 +154,9 @@ TEST(TextThatIsNoStruct) {
   Refused("{\"gatherRows\": [1, \"2\"]}", "gatherRows[1] must be an integer");
 }
 
-TEST(FieldsThatAllOperatorsShare) {
+TEST(ReservedBytes) {
   NotCreated("rsv[51] is reserved", [](P& p) { p.rsv[51] = 9; });
-  NotCreated("unknown backend \"gloo\"; pass \"hccl\", \"lccl\"", [](P& p) { p.backend = "gloo"; });
-  NotCreated("rankSize must be >= 2, got 1", [](P& p) { p.rankSize = 1; });
-  NotCreated("rank must be in [0, 2), got 2", [](P& p) { p.rank = 2; });
-  NotCreated("rankRoot must be in [0, 2), got -1", [](P& p) { p.rankRoot = -1; });
-  NotCreated("commMode must be 0", [](P& p) { p.commMode = COMM_UNDEFINED; });
-  NotCreated("commDomain has 129", [](P& p) { p.commDomain = std::string(129, 'd'); });
-  NotCreated("rankTableFile \"/no/such\"", [](P& p) { p.rankTableFile = "/no/such"; });
-}
-
-TEST(TypesThatDoNotWorkHere) {
-  NotCreated("type 5 (ALLTOALLVC_ALL_GATHER_GMM) multiplies for a mixture of experts",
-             [](P& p) { p.type = P::ALLTOALLVC_ALL_GATHER_GMM; });
-  NotCreated("type 6 (GMM_REDUCE_SCATTER_ALLTOALLVC) multiplies for a mixture of experts",
-             [](P& p) { p.type = P::GMM_REDUCE_SCATTER_ALLTOALLVC; });
-  NotCreated("type must be in [0, 4], got -1", [](P& p) { p.type = P::UNDEFINED; });
-  NotCreated("type must be in [0, 4], got 7", [](P& p) { p.type = P::MAX; });
-  NotCreated("quantType 1 (QUANT_TYPE_PER_CHANNEL) asks for a quantised product",
-             [](P& p) { p.quantType = P::QUANT_TYPE_PER_CHANNEL; });
-  NotCreated("quantType 4 (unknown)", [](P& p) { p.quantType = P::QUANT_TYPE_MAX; });
   NotCreated("twoDimTPInfo.rsv[1] is reserved", [](P& p) { p.twoDimTPInfo.rsv[1] = 1; });
-}
-
-TEST(KeepIntermediate) {
-  for (const auto type : {P::LINEAR_ALL_REDUCE, P::LINEAR_REDUCE_SCATTER, P::PURE_LINEAR,
-                          P::ALL_GATHER_LINEAR_REDUCE_SCATTER}) {
-    NotCreated("keepIntermediate needs type 2 (ALL_GATHER_LINEAR), got type", [type](P& p) {
-      p.keepIntermediate = true;
-      p.type = type;
-    });
-  }
-  P param = Valid();
-  param.keepIntermediate = true;
-  param.type = P::ALL_GATHER_LINEAR;
-  EXPECT_EQ(Create(param).message(), std::string());
-}
-
-TEST(Mc2TakesWhatATBsTakes) {
-  const auto mc2 = [](P& p) {
-    p.backend = "mc2";
-    p.type = P::LINEAR_REDUCE_SCATTER;
-  };
-  NotCreated("backend \"mc2\" does not support hasResidual", [&](P& p) {
-    mc2(p);
-    p.hasResidual = true;
-  });
-  NotCreated("backend \"mc2\" supports only commMode 1 (COMM_MULTI_THREAD), got 0", [&](P& p) {
-    mc2(p);
-    p.commMode = COMM_MULTI_PROCESS;
-  });
-  NotCreated("backend \"mc2\" does not support quantType, got 3", [&](P& p) {
-    mc2(p);
-    p.quantType = P::QUANT_TYPE_PER_TOKEN;
-  });
-  NotCreated("backend \"mc2\" supports only type 1 (LINEAR_REDUCE_SCATTER), got 4", [&](P& p) {
-    mc2(p);
-    p.type = P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
-  });
-}
-
-// lcoc of 3 ranks, too: that ATB wants a power of two there is dropped.
-TEST(ATBsOtherBackendsRunWhereHcclDoes) {
-  setenv("COLLOPS_BACKEND", "hccl=shm", 1);
-  for (const char* name : {"hccl", "lccl", "lcoc", "mc2"}) {
-    P param = Valid();
-    param.backend = name;
-    param.rankSize = 3;
-    param.type = P::LINEAR_REDUCE_SCATTER;
-    param.commDomain = Concat("linear_parallel_param_test ", name);
-    EXPECT_EQ(Create(param).message(), std::string());
-  }
-  unsetenv("COLLOPS_BACKEND");
 }
 
 TEST(AnUpdateKeepsTheKindOfOperation) {
