@@ -154,11 +154,7 @@ def change_the_size(w: Witness) -> None:
 
 
 SCENES = [
-    *(
-        Scene(f"{ranks} ranks, rank 0 is missing at first contact", ranks, miss_rank_0)
-        for ranks in (2, 3)
-    ),
-    Scene("2 ranks, rank 1 is missing at first contact", 2, miss(1, 0)),
+    Scene("3 ranks, rank 0 is missing at first contact", 3, miss_rank_0),
     *(
         Scene(
             f"3 ranks, rank {missing} is missing at first contact, rank {impatient} gives up",
@@ -167,11 +163,9 @@ SCENES = [
         )
         for missing, impatient in [(1, 0), (1, 2), (2, 0), (2, 1)]
     ),
-    *(Scene(f"{ranks} ranks, rank 0 makes no call", ranks, make_no_call) for ranks in (2, 3)),
-    Scene("2 ranks, rank 0 is claimed twice", 2, claim([(0, 2), (0, 2)]), racing=True),
+    Scene("3 ranks, rank 0 makes no call", 3, make_no_call),
     Scene("3 ranks, rank 0 is claimed twice", 3, claim([(0, 3), (0, 3), (1, 3)]), racing=True),
     Scene("3 ranks, rank 1 is claimed twice", 3, claim([(0, 3), (1, 3), (1, 3)]), racing=True),
-    Scene("2 ranks, another rankSize", 3, claim([(0, 2), (1, 3)]), racing=True),
     Scene("3 ranks, another rankSize", 4, claim([(0, 3), (1, 4), (2, 3)]), racing=True),
     Scene("3 ranks, another rankSize of rank 0", 4, claim([(0, 4), (1, 3), (2, 3)]), racing=True),
     Scene("2 ranks, more than were started", 2, claim([(0, 3), (1, 3)])),
@@ -179,13 +173,7 @@ SCENES = [
         Scene(f"3 ranks, rank {leaver} closes during first contact", 3, leave_in_a_call(leaver))
         for leaver in (0, 1)
     ),
-    *(
-        Scene(f"{ranks} ranks, rank 0 ends during first contact", ranks, end_rank_0, dying=True)
-        for ranks in (2, 3)
-    ),
+    Scene("3 ranks, rank 0 ends during first contact", 3, end_rank_0, dying=True),
     Scene("3 ranks, rank 1 ends during first contact", 3, end_rank_1, dying=True),
-    *(
-        Scene(f"{ranks} ranks, a live domain is contradicted", ranks, change_the_size)
-        for ranks in (2, 3)
-    ),
+    Scene("3 ranks, a live domain is contradicted", 3, change_the_size),
 ]

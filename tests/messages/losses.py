@@ -198,25 +198,25 @@ SCENES = [
         Scene(
             f"{ranks} ranks, one {ending}{engine}", ranks, lose(table, leave), env, dying, ranks > 2
         )
+        # Two ranks have ways of their own in small calls; what is said of a loss is the same.
         for ranks in (2, 3)
         for ending, (leave, dying) in ENDINGS.items()
         for engine, table, env in [
             ("", CALLS, {}),
             *((engine, LINEAR_CALLS, env) for engine, env in ENGINES.items()),
         ]
-        if ending != "ends" or not engine
+        if (ending != "ends" or not engine)
+        and (ranks > 2 or (ending == "is killed" and not engine))
     ),
     *(
-        Scene(f"{ranks} ranks, one does not come{engine}", ranks, stay_away(table), env)
-        for ranks in (2, 3)
+        Scene(f"3 ranks, one does not come{engine}", 3, stay_away(table), env)
         for engine, table, env in [
             ("", LATE_CALLS, {}),
             *((engine, LINEAR_CALLS, env) for engine, env in ENGINES.items()),
         ]
     ),
     *(
-        Scene(f"{ranks} ranks, one {what}", ranks, play)
-        for ranks in (2, 3)
+        Scene(f"3 ranks, one {what}", 3, play)
         for what, play in [("is in another call", be_in_another_call), ("is stopped", be_stopped)]
     ),
     Scene("2 ranks, one does not finish", 2, not_finish),

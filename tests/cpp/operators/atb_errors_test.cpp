@@ -89,7 +89,8 @@ TEST(ACastRefusesOtherTensors) {
   rank.pack.outTensors = {MakeTensor(ACL_FLOAT16, {2}, y)};
   refused("Elewise: one input is needed, got 2");
   rank.pack.inTensors = {MakeTensor(ACL_INT32, {2}, rank.x)};
-  refused("Elewise: the input is int32, which is not converted: only float32, float16 and bfloat16");
+  refused(
+      "Elewise: the input is int32, which is not converted: only float32, float16 and bfloat16");
   rank.pack.inTensors = {MakeTensor(ACL_FLOAT, {}, rank.x)};
   refused("Elewise: the input must have 1 to 8 dimensions, got 0");
   rank.pack.inTensors = {x};

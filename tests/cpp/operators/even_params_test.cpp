@@ -1,4 +1,5 @@
-// The structs of the even collectives: defaults, equality and JSON. What creation refuses: tests/refusals.
+// The structs of the even collectives: defaults, equality and JSON. What creation refuses:
+// tests/refusals.
 #include "collops/operators/params.h"
 
 #include "check.h"
