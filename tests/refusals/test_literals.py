@@ -54,7 +54,9 @@ def plain(text: str) -> str:
     return re.sub(r'"\s*r?f?"', "", text.replace("\\", ""))
 
 
-@pytest.mark.parametrize("reader", [r for r in set(elsewhere().values()) if r[:8] != NOBODY])
+@pytest.mark.parametrize(
+    "reader", sorted({r for r in elsewhere().values() if not r.startswith(NOBODY)})
+)
 def test_what_reads_them_has_their_words(reader: str) -> None:
     text = plain((ROOT / reader).read_text())
     for message in [m for m, r in elsewhere().items() if r == reader]:
