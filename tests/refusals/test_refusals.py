@@ -332,3 +332,10 @@ def test_disagreements(part: Rows, fused: str) -> None:
 def test_every_operator_has_rows() -> None:
     structs = {name for name in dir(collops) if name.endswith("Param")}
     assert {f"{name}Param" for name in RIGHT} == structs
+    silent = [
+        row.program
+        for part in sections("structs")
+        for _, row in part
+        if "on(" in row.program and not row.said
+    ]
+    assert not silent, "run cpp_rows.py with COLLOPS_UPDATE_REFUSALS=1"
