@@ -60,7 +60,7 @@ fuzz: ## run the hypothesis tests with 20 times the examples, the C++ readers wi
 
 soak: ## make random calls of all kinds under delays for 10 minutes (ARGS="--seconds 120 --seed 7")
 	@$(SETUP) package test
-	@$(RUN) tests/soak/soak.py $(ARGS)
+	@$(RUN) -m tests.soak.soak $(ARGS)
 
 mutants: ## do the tests find 40 faults? (ARGS=build, then ARGS=run; hours: see CONTRIBUTING.md)
 	@$(SETUP) package test torch ucx

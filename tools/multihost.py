@@ -12,7 +12,6 @@ import sys
 import run_tests
 from environment import ROOT
 
-FOLDER = ROOT / "tests" / "multihost"
 TESTS = ["tests/multihost", "tests/costs/test_costs_of_hosts.py"]
 PROGRAM = "ucx_exchange"
 SKIPPED = 77
@@ -20,8 +19,8 @@ SKIPPED = 77
 
 def reason_not_to_run() -> str:
     """Why there can be no two hosts or no UCX here; empty if there can."""
-    sys.path.insert(0, str(FOLDER))
-    from hosts import Unavailable, network
+    sys.path.insert(0, str(ROOT))
+    from tests.multihost.hosts import Unavailable, network
 
     try:
         with network(2):

@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from collops.golden.cases import Case, all_cases, struct_fields
-from once import inputs
-from runs import Run, as_real
 
 import collops
+from tests.conformance.once import inputs
+from tests.conformance.runs import Run, as_real
 
 STRUCTS: dict[str, type[Any]] = {
     "all_to_all": collops.AllToAllParam,

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import all_to_all_calls as all_to_all
-import even_calls as even
-import large_linear_cases as large
-import linear_calls as linear
-import message_calls as messages
-import rooted_calls as rooted
-import v_calls as v
-from operator_runs import OperatorRuns, golden_bounds
-from runs import ISAS, Run
+from tests.conformance import all_to_all_calls as all_to_all
+from tests.conformance import even_calls as even
+from tests.conformance import large_linear_cases as large
+from tests.conformance import linear_calls as linear
+from tests.conformance import message_calls as messages
+from tests.conformance import rooted_calls as rooted
+from tests.conformance import v_calls as v
+from tests.conformance.operator_runs import OperatorRuns, golden_bounds
+from tests.conformance.runs import ISAS, Run
 
 GPU_BACKENDS = ("cuda", "nccl")
 

@@ -10,10 +10,10 @@ from collops.golden.cases import Case, all_cases
 from collops.golden.data.bounds import bound
 from collops.golden.data.dtypes import is_float
 from collops.golden.operators.linear_parallel.reference import widened
-from once import inputs
-from runs import Run, as_real
 
 import collops
+from tests.conformance.once import inputs
+from tests.conformance.runs import Run, as_real
 
 STRUCTS = {
     "all_gather": collops.AllGatherParam,

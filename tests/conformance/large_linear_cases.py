@@ -22,7 +22,8 @@ from collops.golden.operators.linear_parallel.groups import (
     place,
 )
 from collops.golden.operators.linear_parallel.reference import output_block
-from runs import Run
+
+from tests.conformance.runs import Run
 
 SLOT, PART, STAGE = 16 << 10, 256 << 10, 2 << 20  # bytes of x: one place, one part, all parts
 LONG_ROW = 12_000  # bytes; 24 such rows are more than a part, which then holds some columns of them

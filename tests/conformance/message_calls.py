@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from collops.golden.cases import Case, all_cases
-from once import inputs
-from runs import Run, as_real
 
 import collops
+from tests.conformance.once import inputs
+from tests.conformance.runs import Run, as_real
 
 
 @lru_cache

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import once
-from runs import Run
-
 import collops
+from tests.conformance import once
+from tests.conformance.runs import Run
 
 # Per rank, its outputs; None where the rank has none.
 Outputs = Sequence[Sequence[Any] | None]

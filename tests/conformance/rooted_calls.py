@@ -16,11 +16,11 @@ from collops.golden.data.exchange import turned
 from collops.golden.data.shares import SHARES, shares
 from collops.golden.operators import rooted_collectives
 from collops.golden.operators.all_to_all_v import all_to_all_v_rows
-from once import inputs
-from operator_runs import Outputs
-from runs import Run, as_real
 
 import collops
+from tests.conformance.once import inputs
+from tests.conformance.operator_runs import Outputs
+from tests.conformance.runs import Run, as_real
 
 
 class Rows(NamedTuple):

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from devices import DEVICES, HERE, POISON, scratch, together
 
 import collops
 from collops.core import core
 from collops.golden_run.backends import DeviceMemory, memory_of
+from tests.conformance.devices import DEVICES, HERE, POISON, scratch, together
 
 ISAS = core().kernels()[1]  # all that this CPU can run
 HCCL_REDUCES = ("int8", "int16", "int32", "float16", "float32", "bfloat16")

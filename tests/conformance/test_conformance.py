@@ -8,19 +8,19 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
-import once
 import pytest
 from collops.golden.cases import Case
 from collops.golden.data.dtypes import bits_of, differs
 from collops.golden.operators.linear_parallel.reference import widened
-from conformance_table import TABLE
-from devices import HERE, together
-from runs import Run, as_golden
 
 import collops
 from collops.core import core
 from collops.testing import run_ranks
 from patience import patience
+from tests.conformance import once
+from tests.conformance.conformance_table import TABLE
+from tests.conformance.devices import HERE, together
+from tests.conformance.runs import Run, as_golden
 
 LIMIT_S = patience(100)
 NODES = [

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from all_to_all_calls import is_stated
 from collops.golden.cases import OPERATORS, all_cases
 from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES
 from collops.golden.data.exchange import turned
 from collops.golden.operators.linear_parallel.groups import place
-from conformance_table import TABLE
-from large_linear_cases import ITEM_BYTES, PART, SLOT, STAGE
-from runs import HCCL_REDUCES, Run
-from v_calls import is_whole
 
 import collops
 from collops.testing import run_ranks
+from tests.conformance.all_to_all_calls import is_stated
+from tests.conformance.conformance_table import TABLE
+from tests.conformance.large_linear_cases import ITEM_BYTES, PART, SLOT, STAGE
+from tests.conformance.runs import HCCL_REDUCES, Run
+from tests.conformance.v_calls import is_whole
 
 PLAIN_OPS = {"prod", "avg", "band", "bor", "bxor"}  # that ReduceScatterV does not have
 

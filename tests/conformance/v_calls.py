@@ -11,11 +11,11 @@ from collops.golden.cases import ATB_REDUCE_OPS, Case, all_cases
 from collops.golden.data.bounds import bound
 from collops.golden.data.dtypes import is_float
 from collops.golden.operators.linear_parallel.reference import widened
-from once import all_outputs, inputs
-from operator_runs import Outputs
-from runs import POISON, Run, as_real
 
 import collops
+from tests.conformance.once import all_outputs, inputs
+from tests.conformance.operator_runs import Outputs
+from tests.conformance.runs import POISON, Run, as_real
 
 
 def cases_of(operator: str, run: Run) -> tuple[Case, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from growth import Law, Place, breaches, table, worst
-from hosts import Unavailable, network
-from jobs import RANKS, Job
 
 from patience import patience
+from tests.costs.growth import Law, Place, breaches, table, worst
+from tests.multihost.hosts import Unavailable, network
+from tests.multihost.jobs import RANKS, Job
 
 LIMIT_S = patience(120.0)
 PLACES = [Place(2, 2), Place(2, 4), Place(4, 2), Place(2, 1), Place(4, 1), Place(8, 1)]

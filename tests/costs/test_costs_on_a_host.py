@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from growth import Law, Place, breaches, table, worst
-from rank_costs import measure
-
 from collops.testing import run_ranks
 from patience import patience
+from tests.costs.growth import Law, Place, breaches, table, worst
+from tests.costs.rank_costs import measure
 
 SIZES = (2, 8, 32)
 LIMIT_S = patience(100.0)

@@ -12,9 +12,9 @@ _ON_GPU, _ON_NPU = (os.environ.get(name) for name in ("COLLOPS_SIM_GPU", "COLLOP
 collect_ignore_glob = [] if _ON_GPU or _ON_NPU else ["test_*.py", "*/test_*.py"]
 
 if _ON_NPU:
-    from on_npu import Npu
+    from tests.devices.on_npu import Npu
 elif _ON_GPU:
-    from on_gpu import Gpu
+    from tests.devices.on_gpu import Gpu
 
 
 @pytest.fixture

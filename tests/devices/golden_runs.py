@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from subprocess import CompletedProcess
 
-import forked_main
-
 from collops.cli import main
 from patience import patience
+from tests import programs
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 KIND = "npu" if "COLLOPS_SIM_CANN" in os.environ else "cuda"
@@ -28,7 +27,7 @@ BACKENDS = ["hccl"] if KIND == "npu" else ["cuda", "nccl"]
 
 def golden_run(*arguments: object, **environment: str) -> CompletedProcess[str]:
     words = ["golden", "run", *map(str, arguments)]
-    return forked_main.run(main, words, env=ON_GPUS | environment, timeout=patience(300))
+    return programs.run_forked(main, words, env=ON_GPUS | environment, timeout=patience(300))
 
 
 def counted(done: CompletedProcess[str]) -> tuple[list[int], dict[str, int]]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from simulated_driver import NON_BLOCKING, THREAD_LOCAL, Driver, P
-from simulated_tensor import SimTensor
+
+from tests.gpu.simulated.simulated_driver import NON_BLOCKING, THREAD_LOCAL, Driver, P
+from tests.gpu.simulated.simulated_tensor import SimTensor
 
 POISON = 0xFF  # NaN in every type
 

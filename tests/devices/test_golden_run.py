@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
-from golden_runs import BACKENDS, REFUSED, SAMPLES, counted, golden_run
+
+from tests.devices.golden_runs import BACKENDS, REFUSED, SAMPLES, counted, golden_run
 
 
 @pytest.mark.timeout(330)

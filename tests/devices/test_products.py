@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from product_ranks import PLACES, Kind, Product, check, product, run_cases
+
+from tests.devices.product_ranks import PLACES, Kind, Product, check, product, run_cases
 
 GRID = Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER
 SQUARE = (2, 2, True)

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import disagreements
-import linear_disagreements
 import numpy as np
-from witness import Witness
 
 import collops
+from tests.messages import disagreements, linear_disagreements
+from tests.messages.witness import Witness
 
 Comm = collops.Communicator
 Call = Callable[[Witness, Comm], Any]

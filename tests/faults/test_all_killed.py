@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import own_output
 import pytest
 
 from patience import patience
+from tests import programs
 
 PROGRAM = Path(__file__).with_name("calling_rank.py")
 RANKS = 3
@@ -72,5 +72,5 @@ def test_all_ranks_killed(after_s: float, left_behind: LeftBehind) -> None:
     # The same name, so that anything left would be met.
     for rank in start(job, calls=3):
         output, errors = rank.communicate(timeout=patience(60))
-        assert (rank.returncode, output, own_output.own(errors)) == (0, "running\n", "")
+        assert (rank.returncode, output, programs.own(errors)) == (0, "running\n", "")
     assert left_behind(job) == []

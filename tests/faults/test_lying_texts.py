@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from lying_texts import lie, tell
-
 from collops.testing import run_ranks
 from patience import patience
+from tests.faults.lying_texts import lie, tell
 
 PEER_LOST, MISMATCH, ABORTED = 101, 102, 104
 CODES = {"leaves": PEER_LOST, "aborts": ABORTED, "refuses": MISMATCH, "refuses a message": MISMATCH}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import odd_ranks
 import pytest
-from odd_ranks import Heard
 
 from collops.testing import run_ranks
 from patience import patience
+from tests.faults import odd_ranks
+from tests.faults.odd_ranks import Heard
 
 LIMIT_S = 1.0
 PEER_LOST, MISMATCH = 101, 102

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from ending_rank import ENDINGS, PHASES
 
 from patience import patience
+from tests.faults.ending_rank import ENDINGS, PHASES
 
 PROGRAM = Path(__file__).with_name("ending_rank.py")
 LIMIT_S = 1.0

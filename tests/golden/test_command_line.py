@@ -8,9 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-import forked_main
 import numpy as np
-import own_output
 import pytest
 from golden.__main__ import main
 from golden.case_files import read_cases, write_cases
@@ -18,12 +16,13 @@ from golden.case_files.case_fields import fields_of
 from golden.cases import Case, all_cases, expected, inputs
 
 from patience import patience
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = forked_main.run(main, arguments, cwd=ROOT)
+    done = programs.run_forked(main, arguments, cwd=ROOT)
     assert done.returncode == code, done.stderr
     return done
 
@@ -31,7 +30,7 @@ def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 def test_list_names_every_case() -> None:
     """As a user starts it: by another process."""
     command = [sys.executable, "-B", "-m", "golden", "list"]
-    done = own_output.run(command, cwd=ROOT, capture_output=True, timeout=patience(60))
+    done = programs.run(command, cwd=ROOT, capture_output=True, timeout=patience(60))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     cases = all_cases()
@@ -186,7 +185,7 @@ def test_help(arguments: tuple[str, ...]) -> None:
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = '( "$0" -m golden list; echo status $? >&2 ) | true'
-    done = own_output.run(
+    done = programs.run(
         ["sh", "-c", command, sys.executable], cwd=ROOT, capture_output=True, timeout=patience(60)
     )
     assert done.stderr == "status 0\n"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import page_session
 import pytest
+
+from tests.unit.docs import page_session
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "golden.md"

@@ -10,10 +10,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import own_output
 import pytest
 
 from patience import patience
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "golden").rglob("*.py"))
@@ -32,7 +32,7 @@ def test_the_program_works_under_another_name(tmp_path: Path) -> None:
         "sys.modules.update(dict.fromkeys(names));"
         "runpy.run_module('outer.golden', run_name='__main__', alter_sys=True)"
     )
-    done = own_output.run(
+    done = programs.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         capture_output=True,

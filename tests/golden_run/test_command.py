@@ -11,15 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
-import forked_main
 import numpy as np
-import own_output
 import pytest
 from collops.golden.case_files.manifest import SCHEMA, write_cases
 from collops.golden.cases import all_cases
 
 from collops.cli import main
 from patience import patience
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "examples" / "golden"
@@ -31,11 +30,11 @@ def golden(
 ) -> subprocess.CompletedProcess[str]:
     """Runs `collops golden` with these arguments, after some code that plants a fault."""
     if not code:
-        return forked_main.run(
+        return programs.run_forked(
             main, ["golden", *map(str, arguments)], env=environment, timeout=patience(110)
         )
     program = f"{code}\nfrom collops.cli import main; raise SystemExit(main())"
-    return own_output.run(
+    return programs.run(
         [sys.executable, "-c", program, "golden", *map(str, arguments)],
         capture_output=True,
         timeout=patience(110),
@@ -64,7 +63,7 @@ def test_every_sample_runs() -> None:
     """As a user runs them: by another process, whose status is the command's."""
     words = ["run", *sorted(map(str, SAMPLES.glob("*.csv"))), "--max-skipped", "0"]
     command = [sys.executable, "-m", "collops", "golden", *words]
-    done = own_output.run(command, capture_output=True, timeout=patience(110))
+    done = programs.run(command, capture_output=True, timeout=patience(110))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import forked_main
 import numpy as np
 import pytest
 from collops.golden.case_files import write_cases
@@ -17,13 +16,14 @@ from collops.golden.cases import all_cases
 
 from collops.cli import main
 from patience import patience
+from tests import programs
 
 CaseFile = Callable[..., Path]
 NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
 
 
 def golden(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return forked_main.run(main, ["golden", *map(str, arguments)], timeout=patience(110))
+    return programs.run_forked(main, ["golden", *map(str, arguments)], timeout=patience(110))
 
 
 def closing_line(done: subprocess.CompletedProcess[str]) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-import forked_main
 import numpy as np
 import pytest
 from collops.golden.case_files.manifest import write_cases
 from collops.golden.cases import all_cases
 
 from collops.cli import main
+from tests import programs
 
 CaseFile = Callable[..., Path]
 
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 def page_of(folder: Path, *words: object) -> Page:
     """The page that a run writes."""
     path = folder / "report.html"
-    done = forked_main.run(main, ["golden", "run", *map(str, words), "--html", str(path)])
+    done = programs.run_forked(main, ["golden", "run", *map(str, words), "--html", str(path)])
     assert f"report: {path}\n" in done.stdout, done.stderr
     page = Page(path.read_text())
     assert page.open == []
@@ -113,6 +113,6 @@ def test_without_matplotlib_the_page_says_so(
 
 def test_a_page_that_cannot_be_written_is_an_error_before_the_run(case_file: CaseFile) -> None:
     words = ["golden", "run", str(case_file({})), "--html", "/nonexist/x.html"]
-    done = forked_main.run(main, words)
+    done = programs.run_forked(main, words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--html /nonexist/x.html: there is no folder /nonexist" in done.stderr

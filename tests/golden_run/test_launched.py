@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import own_output
 import pytest
 
 from collops.golden_run.pool import packed, unpacked
 from collops.golden_run.rank import Report
 from collops.launch.rank_table import make_rank_table
 from patience import patience
+from tests import programs
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 CLI = [sys.executable, "-m", "collops"]
@@ -22,7 +22,7 @@ CLI = [sys.executable, "-m", "collops"]
 
 def launched(ranks: int, *words: object) -> subprocess.CompletedProcess[str]:
     golden = ["-m", "collops", "golden", "run", *map(str, words)]
-    return own_output.run(
+    return programs.run(
         [*CLI, "run", "-n", str(ranks), *golden], capture_output=True, timeout=patience(110)
     )
 
@@ -53,7 +53,7 @@ def test_a_wrong_result_is_found_on_any_rank(tmp_path: Path) -> None:
         "raise SystemExit(main())\n"
     )
     words = ["golden", "run", str(SAMPLES / "all_gather_v.csv"), "--filter", "1"]
-    done = own_output.run(
+    done = programs.run(
         [*CLI, "run", "-n", "2", str(script), *words], capture_output=True, timeout=patience(110)
     )
     assert done.returncode == 1, done.stdout + done.stderr
@@ -70,7 +70,7 @@ def test_ranks_with_other_cases_are_told_so(tmp_path: Path) -> None:
         "raise SystemExit(main())\n"
     )
     words = ["golden", "run", str(SAMPLES / "all_gather_v.csv")]
-    done = own_output.run(
+    done = programs.run(
         [*CLI, "run", "-n", "2", str(script), *words], capture_output=True, timeout=patience(110)
     )
     assert done.returncode == 2, done.stdout + done.stderr

@@ -10,11 +10,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import forked_main
-import own_output
-
 from collops.cli import main
 from patience import patience
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "examples" / "golden"
@@ -41,17 +39,17 @@ def on_terminal(*arguments: object, status: int = 0, **environment: str) -> str:
 
 def test_progress_is_for_terminals_alone() -> None:
     file = SAMPLES / "all_gather_v.csv"
-    shown = own_output.own(on_terminal("run", file))
+    shown = programs.own(on_terminal("run", file))
     assert "] 27/27, 0 failed, " in shown
     assert "27 passed" in shown.rpartition("\r\x1b[K")[2]
-    assert forked_main.run(main, ["golden", "run", str(file)]).stderr == ""
+    assert programs.run_forked(main, ["golden", "run", str(file)]).stderr == ""
 
 
 def test_colors_are_for_terminals_without_no_color(case_file: CaseFile) -> None:
     path = case_file({"expected": "C:ERROR_INVALID_PARAM"})
     assert "\x1b[31mFAILED\x1b[0m" in on_terminal("run", path, status=1, NO_COLOR="")
     assert "\x1b[31m" not in on_terminal("run", path, status=1, NO_COLOR="1")
-    assert "\x1b" not in forked_main.run(main, ["golden", "run", str(path)]).stdout
+    assert "\x1b" not in programs.run_forked(main, ["golden", "run", str(path)]).stdout
 
 
 def test_generate_shows_its_progress(tmp_path: Path) -> None:

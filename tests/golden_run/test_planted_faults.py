@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import own_output
 import pytest
 
 from collops.golden_run.jobs import read_jobs
@@ -22,6 +21,7 @@ from collops.golden_run.rank import Report, execute
 from collops.golden_run.runner import FAILED, PASSED, SKIPPED, Outcome, Runner
 from collops.launch import processes
 from patience import patience
+from tests import programs
 
 CaseFile = Callable[..., Path]
 Fault = Callable[[Any, int, Report], Report]
@@ -242,7 +242,7 @@ def test_ranks_end_quietly_once_nobody_reads_their_reports(case_file: CaseFile) 
     done = subprocess.run(
         [sys.executable, "-c", program, case_file({})], stderr=subprocess.PIPE, timeout=patience(60)
     )
-    assert (done.returncode, own_output.own(done.stderr.decode())) == (-signal.SIGKILL, "")
+    assert (done.returncode, programs.own(done.stderr.decode())) == (-signal.SIGKILL, "")
 
 
 def test_a_large_report_comes_whole(case_file: CaseFile) -> None:

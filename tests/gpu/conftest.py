@@ -13,7 +13,7 @@ SIMULATOR = os.environ.get("COLLOPS_SIM_GPU")
 collect_ignore_glob = [] if SIMULATOR else ["test_*.py", "*/test_*.py"]
 
 if SIMULATOR:
-    from on_gpu import Gpu
+    from tests.devices.on_gpu import Gpu
 
 
 @pytest.fixture(autouse=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import forked_main
 import pytest
 
 from collops.cli import main
 from patience import patience
+from tests import programs
 
 
 def doctor(**environment: str) -> dict[str, dict[str, str]]:
     """Of each part of the report: its rows."""
-    done = forked_main.run(main, ["doctor"], env=environment, timeout=patience(60))
+    done = programs.run_forked(main, ["doctor"], env=environment, timeout=patience(60))
     assert done.returncode == ("COLLOPS_KERNELS" in environment), done.stderr
     found: dict[str, dict[str, str]] = {}
     rows: dict[str, str] = {}

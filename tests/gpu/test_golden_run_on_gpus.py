@@ -7,15 +7,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import forked_main
 import pytest
 from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
-from golden_runs import ON_GPUS, SAMPLES, counted, golden_run
 
 from collops.cli import main
 from collops.golden_run.backends import OwnMemory
 from patience import patience
+from tests import programs
+from tests.devices.golden_runs import ON_GPUS, SAMPLES, counted, golden_run
 
 
 def test_more_ranks_than_gpus_share_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_more_ranks_than_gpus_share_them(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_ranks_that_a_launcher_has_started() -> None:
     golden = ["-m", "collops", "golden", "run", str(SAMPLES / "broadcast.csv")]
     words = ["run", "-n", "2", *golden, "--filter", "1", "--backend", "nccl"]
-    done = forked_main.run(main, words, env=ON_GPUS, timeout=patience(110))
+    done = programs.run_forked(main, words, env=ON_GPUS, timeout=patience(110))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[0] 1 passed, 0 failed" in done.stdout
 
@@ -53,7 +53,7 @@ def test_threads_have_their_memory_before_any_kernel_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Rank 1 comes late, and asks the driver for memory, which may wait for all kernels."""
-    from simulated_driver import Driver
+    from tests.gpu.simulated.simulated_driver import Driver
 
     right = OwnMemory.to_device
 

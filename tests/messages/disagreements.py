@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scene import Scene
-from witness import Witness
 
 import collops
+from tests.messages.scene import Scene
+from tests.messages.witness import Witness
 
 Comm = collops.Communicator
 Call = Callable[[Witness, Comm], Any]

@@ -7,14 +7,14 @@ import os
 import signal
 from collections.abc import Callable
 
-import disagreements as calls
 import numpy as np
-from linear_disagreements import Call
-from losses import LARGE, in_window
-from scene import Scene
-from witness import Witness
 
 import collops
+from tests.messages import disagreements as calls
+from tests.messages.linear_disagreements import Call
+from tests.messages.losses import LARGE, in_window
+from tests.messages.scene import Scene
+from tests.messages.witness import Witness
 
 Comm = collops.Communicator
 

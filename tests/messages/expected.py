@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scene import Heard
+from tests.messages.scene import Heard
 
 REPORTED = re.compile(r" \(reported by rank (\d+)\)")
 PAIR = re.compile(

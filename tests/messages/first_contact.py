@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable
 
 import numpy as np
-from scene import Scene
-from witness import LATE_S, PATIENCE_S, Witness
 
 import collops
+from tests.messages.scene import Scene
+from tests.messages.witness import LATE_S, PATIENCE_S, Witness
 
 # Of a rank that must have had time for a few messages.
 HEARD_S = 1.0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scene import Scene
-from witness import Witness
 
 import collops
 from collops import ParallelType, TwoDimTPInfo
+from tests.messages.scene import Scene
+from tests.messages.witness import Witness
 
 FUSED = {"fused": "1", "pipeline": "0"}
 

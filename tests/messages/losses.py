@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import disagreements as calls
 import numpy as np
-from linear_disagreements import FUSED, SUM, Call
-from scene import Scene
-from witness import LATE_S, PATIENCE_S, Witness
 
 import collops
+from tests.messages import disagreements as calls
+from tests.messages.linear_disagreements import FUSED, SUM, Call
+from tests.messages.scene import Scene
+from tests.messages.witness import LATE_S, PATIENCE_S, Witness
 
 Comm = collops.Communicator
 Calls = dict[str, Callable[[Witness, Comm], Any]]

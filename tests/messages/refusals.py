@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import disagreements as calls
 import numpy as np
-from linear_disagreements import FUSED, GATHER, Call
-from scene import Scene
-from witness import Witness
 
 import collops
+from tests.messages import disagreements as calls
+from tests.messages.linear_disagreements import FUSED, GATHER, Call
+from tests.messages.scene import Scene
+from tests.messages.witness import Witness
 
 Comm = collops.Communicator
 

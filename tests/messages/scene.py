@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from witness import Gate, Witness
-
 from collops.testing import RankErrors, run_ranks
 from patience import patience
+from tests.messages.witness import Gate, Witness
 
 NUM_GATES = 4
 STAGGER_S = 0.04

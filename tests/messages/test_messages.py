@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import disagreements
-import endings
-import expected
-import first_contact
-import linear_disagreements
-import losses
 import pytest
-import refusals
-from scene import Scene
-from update import Played, check, play_all, title, update
+
+from tests.messages import (
+    disagreements,
+    endings,
+    expected,
+    first_contact,
+    linear_disagreements,
+    losses,
+    refusals,
+)
+from tests.messages.scene import Scene
+from tests.messages.update import Played, check, play_all, title, update
 
 PATH = Path(__file__).with_name("expected.txt")
 SCENES: list[Scene] = [

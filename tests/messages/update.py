@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import expected
-from scene import Heard, Scene, joined, play, play_often
+from tests.messages import expected
+from tests.messages.scene import Heard, Scene, joined, play, play_often
 
 MODE = os.environ.get("COLLOPS_UPDATE_MESSAGES", "")
 AT_ONCE = 3  # they mostly wait

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from waiting_call import until_asleep
 
 import collops
 from patience import patience
+from tests.unit.communicator.waiting_call import until_asleep
 
 PATIENCE_S = patience(60.0)  # of waits that are to end by themselves
 LATE_S = 0.1  # of waits that are to end by time-out

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hosts import Host, Unavailable, network
+
+from tests.multihost.hosts import Host, Unavailable, network
 
 # Without the C++ programs nothing here is collected: `make test-multihost` builds them.
 collect_ignore_glob = [] if os.environ.get("COLLOPS_TEST_PROGRAMS") else ["test_*.py"]

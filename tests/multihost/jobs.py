@@ -9,9 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from hosts import Host
-
 from patience import patience
+from tests.multihost.hosts import Host
 
 RANKS = Path(__file__).parent / "ranks"
 RUN = [sys.executable, "-m", "collops", "run", "--rank-table"]

@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-from hosts import Unavailable, network
-from jobs import RANKS
-from lost import HOST_S, RANK_S, Lost
+from tests.multihost.hosts import Unavailable, network
+from tests.multihost.jobs import RANKS
+from tests.multihost.lost import HOST_S, RANK_S, Lost
 
 PROGRAM = str(RANKS / "loss.py")
 PLACEMENT = [0, 0, 1, 1]

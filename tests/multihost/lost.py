@@ -8,10 +8,9 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 
-from hosts import Host, silent_hole
-from jobs import Job
-
 from patience import patience
+from tests.multihost.hosts import Host, silent_hole
+from tests.multihost.jobs import Job
 
 LIMIT_S = patience(60.0)
 # A host's silence is noticed after about four seconds.

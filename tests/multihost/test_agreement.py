@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hosts import Host
-from jobs import RANKS, Job
 
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS, Job
 
 LIMIT_S = patience(120.0)
 PROGRAM = str(RANKS / "agreement.py")

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hosts import Host
-from jobs import Job, table_of
 
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import Job, table_of
 
 LIMIT_S = patience(300.0)
 CLI = [sys.executable, "-m", "collops"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hosts import Host
-from jobs import RANKS, Job
 
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS, Job
 
 LIMIT_S = patience(300.0)
 PROGRAM = str(RANKS / "conformance.py")

@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hosts import Host
-
 from patience import patience
+from tests.multihost.hosts import Host
 
 FOLDER = Path(__file__).parents[2] / "examples" / "two_hosts"
 LIMIT_S = patience(120.0)

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hosts import Host
-from jobs import RANKS, RUN, table_of
 
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS, RUN, table_of
 
 SUM = str(RANKS / "sum.py")
 LEAVE = str(RANKS / "leaves.py")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hosts import Host
-from jobs import Job
 
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import Job
 
 SAMPLES = Path(__file__).parents[2] / "examples" / "golden"
 FILES = [

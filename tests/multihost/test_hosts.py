@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from hosts import Host, network, silent_hole
 
 from patience import patience
+from tests.multihost.hosts import Host, network, silent_hole
 
 LISTENER = """
 import socket, sys
@@ -113,15 +113,16 @@ def test_nothing_is_left_even_if_the_test_fails_or_is_killed() -> None:
         pids.append(hosts[0].start(["sleep", "100"]).pid)
         raise ZeroDivisionError
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
-    tools = str(Path(__file__).resolve().parents[2] / "tools")
+    root = Path(__file__).resolve().parents[2]
     program = (
-        f"import os, sys\nsys.path.append({tools!r})\nimport hosts\n"
+        f"import os, sys\nsys.path.append({str(root / 'tools')!r})\n"
+        "from tests.multihost import hosts\n"
         "with hosts.network(2) as made:\n"
         "    print(*[host.keeper.pid for host in made], flush=True)\n    os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=Path(__file__).parent,
+        cwd=root,
         capture_output=True,
         text=True,
         timeout=patience(20),

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hosts import DEVICE, Host
-from jobs import RANKS, Job, table_of
 
 from collops.trace.merge import merge
 from patience import patience
+from tests.multihost.hosts import DEVICE, Host
+from tests.multihost.jobs import RANKS, Job, table_of
 
 PROGRAM = str(RANKS / "sum.py")
 LIMIT_S = patience(120.0)

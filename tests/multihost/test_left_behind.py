@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
-from pathlib import Path
-
-from hosts import Host
-from jobs import RANKS, Job
-from lost import Lost
 
 from patience import patience
+from tests import programs
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS, Job
+from tests.multihost.lost import Lost
 
 LOSS = str(RANKS / "loss.py")
 GATHER = str(RANKS / "gather.py")
@@ -29,13 +27,6 @@ def left_on(host: Host) -> list[str]:
     return found
 
 
-def await_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < deadline, f"processes {left} are still there"
-        time.sleep(0.02)
-
-
 def test_a_job_that_ends_leaves_nothing(two_hosts: list[Host]) -> None:
     before = [left_on(host) for host in two_hosts]
     with Job(two_hosts, [0, 0, 1], GATHER, "100000", "3") as job:
@@ -43,7 +34,7 @@ def test_a_job_that_ends_leaves_nothing(two_hosts: list[Host]) -> None:
     assert [status for status, _, _ in results] == [0, 0], results
     pids = [int(pid) for _, out, _ in results for pid in re.findall(r"pid (\d+)", out)]
     assert len(pids) == 3
-    await_gone(pids)
+    programs.await_gone(*pids)
     assert [left_on(host) for host in two_hosts] == before
 
 
@@ -53,7 +44,7 @@ def test_a_job_with_a_killed_host_leaves_nothing(two_hosts: list[Host]) -> None:
         while_it_runs = left_on(two_hosts[0])
         lost.kill(2, 3)
         lost.results(LIMIT_S)
-    await_gone(list(lost.pids.values()))
+    programs.await_gone(*lost.pids.values())
     assert while_it_runs != before[0]  # this test sees what a job has
     assert [left_on(host) for host in two_hosts] == before
 
@@ -63,5 +54,5 @@ def test_a_job_whose_launchers_are_killed_leaves_nothing(two_hosts: list[Host]) 
     with Lost(two_hosts, [0, 1], LOSS, "0", "1000") as lost:
         for host in two_hosts:
             host.kill()
-    await_gone(list(lost.pids.values()))
+    programs.await_gone(*lost.pids.values())
     assert [left_on(host) for host in two_hosts] == before

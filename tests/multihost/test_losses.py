@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hosts import Host
-from jobs import RANKS
-from lost import HOST_S, RANK_S, Lost
+
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS
+from tests.multihost.lost import HOST_S, RANK_S, Lost
 
 PROGRAM = str(RANKS / "loss.py")
 

@@ -8,10 +8,10 @@ import signal
 import time
 
 import pytest
-from hosts import Host
-from jobs import RANKS, Job
 
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS, Job
 
 PROGRAM = str(RANKS / "gather.py")
 LIMIT_S = patience(100.0)

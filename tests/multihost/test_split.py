@@ -7,11 +7,11 @@ import signal
 import time
 
 import pytest
-from hosts import Host
-from jobs import RANKS, Job
-from lost import RANK_S, Lost
 
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS, Job
+from tests.multihost.lost import RANK_S, Lost
 
 LIMIT_S = patience(200.0)
 PROGRAM = str(RANKS / "split.py")

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from hosts import Host
-from jobs import RANKS, Job
 
 from collops.plan.prediction import ASSUMED, GATHER, REDUCE, Call, predict
 from patience import patience
+from tests.multihost.hosts import Host
+from tests.multihost.jobs import RANKS, Job
 
 # tools/multihost.py names the folder where it has built the C++ programs.
 PROGRAMS = Path(os.environ.get("COLLOPS_TEST_PROGRAMS", ""))

@@ -15,7 +15,7 @@ SIMULATOR = os.environ.get("COLLOPS_SIM_CANN")
 collect_ignore_glob = [] if SIMULATOR else ["test_*.py", "*/test_*.py"]
 
 if SIMULATOR:
-    from on_npu import Npu
+    from tests.devices.on_npu import Npu
 
 
 def pytest_report_header() -> str | None:

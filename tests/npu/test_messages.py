@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import expected
 import numpy as np
 import pytest
-from scene import Scene, play, play_often
-from update import MODE, Played, check, title, update
-from witness import LATE_S, Witness
 
 import collops
+from tests.messages import expected
+from tests.messages.scene import Scene, play, play_often
+from tests.messages.update import MODE, Played, check, title, update
+from tests.messages.witness import LATE_S, Witness
 
 PATH = Path(__file__).with_name("expected_messages.txt")
 CHECK = {"COLLOPS_CHECK": "1"}

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from collops.golden.cases import all_cases
-from product_ranks import HCCL, Kind, Product, check, product, run_cases
 
 import collops
 from collops.testing import run_ranks
+from tests.devices.product_ranks import HCCL, Kind, Product, check, product, run_cases
 
 SLOW = {"COLLOPS_SIM_DELAY_US": "2000"}
 

@@ -90,9 +90,10 @@ PROGRAM = """
 import sys
 sys.path[:0] = {folders!r}
 import torch, torch_npu
-from on_npu import Npu
+from tests.devices.on_npu import Npu
 from collops.testing import run_ranks
-import collops, test_replaced_calls
+import collops
+from tests.npu import test_replaced_calls
 def work(rank):
     npu = Npu()
     npu.choose(rank)
@@ -105,9 +106,8 @@ if __name__ == "__main__":
 
 def in_new_processes(libraries: str, call: str, ranks: int = RANKS) -> tuple[list[Any], str]:
     """What the ranks of a new program return, and what it writes to stderr."""
-    here = Path(__file__).resolve()
-    rooms = ["tests/npu", "tests/devices", "tools"]
-    folders = [str(here.parents[2] / room) for room in rooms]
+    root = Path(__file__).resolve().parents[2]
+    folders = [str(root), str(root / "tools")]
     program = PROGRAM.format(folders=folders, call=call, ranks=ranks)
     env = os.environ | {"LD_LIBRARY_PATH": libraries}
     command = [sys.executable, "-c", program]

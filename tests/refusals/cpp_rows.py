@@ -13,11 +13,10 @@ from typing import Any
 SKIPPED = 77
 
 try:
-    from refusal_table import Row, sections, write
-    from right_calls import RIGHT, On
-
     from collops.core import core
     from collops.errors import Error
+    from tests.refusals.refusal_table import Row, sections, write
+    from tests.refusals.right_calls import RIGHT, On
 except ImportError as error:
     print(f"the package cannot be imported: {error}")
     sys.exit(SKIPPED)

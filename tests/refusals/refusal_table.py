@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from right_calls import GROUPS, RIGHT
+from tests.refusals.right_calls import GROUPS, RIGHT
 
 PATH = Path(__file__).with_name("refusals.txt")
 BRACKETS = re.compile(r"\[([\w -]+)\] (.*)")

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from param_values import DEFAULTS
-from right_calls import RIGHT, f4
 
 import collops
 from collops import RecvFrom, SendTo
@@ -18,6 +16,8 @@ from collops.core import core
 from collops.launch.rank_table import make_rank_table
 from collops.testing import run_ranks
 from patience import patience
+from tests.refusals.right_calls import RIGHT, f4
+from tests.unit.atb.param_values import DEFAULTS
 
 
 def create(name: str, **fields: Any) -> collops.Operation:

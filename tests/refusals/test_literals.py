@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import refusal_table
-from literals import ROOT, collected, of_cpp, reads
+
+from tests.refusals import refusal_table
+from tests.refusals.literals import ROOT, collected, of_cpp, reads
 
 NOBODY = "nobody: "
 

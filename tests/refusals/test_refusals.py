@@ -17,12 +17,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from refusal_table import Row, sections, write
-from right_calls import RIGHT, WORDS, f4, ints
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.refusals.refusal_table import Row, sections, write
+from tests.refusals.right_calls import RIGHT, WORDS, f4, ints
 
 UPDATE = bool(os.environ.get("COLLOPS_UPDATE_REFUSALS"))
 LATE_S = patience(5.0)  # far less than the time-out

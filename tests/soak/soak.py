@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from many_ranks import start_run_close
-from soak_rank import Place, Plan
-from soak_resources import in_words, leaks
-from soak_turn import MOST_BYTES, Settings, make_source
-from soak_watch import Report, Watch
+from tests.soak.many_ranks import start_run_close
+from tests.soak.soak_rank import Place, Plan
+from tests.soak.soak_resources import in_words, leaks
+from tests.soak.soak_turn import MOST_BYTES, Settings, make_source
+from tests.soak.soak_watch import Report, Watch
 
 PHASES = 6
 CALL_TIMEOUT_S = 60.0

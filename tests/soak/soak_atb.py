@@ -12,10 +12,10 @@ from collops.golden.data.reduction import ATB_REDUCE_OPS, reduce_ranks
 from collops.golden.operators.all_gather_v import all_gather_v as golden_all_gather_v
 from collops.golden.operators.all_to_all import all_to_all as golden_all_to_all
 from collops.golden.operators.all_to_all_v import all_to_all_v as golden_all_to_all_v
-from soak_plain import Prepared, begins, drawn_op, joined
-from soak_turn import POISON, Turn, bytes_of
 
 import collops
+from tests.soak.soak_plain import Prepared, begins, drawn_op, joined
+from tests.soak.soak_turn import POISON, Turn, bytes_of
 
 REDUCTIONS = (*ATB_REDUCE_OPS, "prod")
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from collops.golden.data.dtypes import DTYPES
-from soak_atb import ATB, execute, fields
-from soak_plain import PLAIN, Prepared
-from soak_products import LINEAR, PRODUCTS, divisors, on_grid
-from soak_turn import Turn, Wrong, bytes_of
 
 import collops
+from tests.soak.soak_atb import ATB, execute, fields
+from tests.soak.soak_plain import PLAIN, Prepared
+from tests.soak.soak_products import LINEAR, PRODUCTS, divisors, on_grid
+from tests.soak.soak_turn import Turn, Wrong, bytes_of
 
 TAGS = (0, 1, 7)
 # From any rank only with a tag of its own: the sender of a later message may be there already.

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES
 from collops.golden.data.reduction import REDUCE_OPS, has_reduction, reduce_ranks
-from soak_turn import Turn
+
+from tests.soak.soak_turn import Turn
 
 
 class Prepared(NamedTuple):

@@ -10,10 +10,10 @@ import numpy as np
 from collops.golden.cases import Case, all_outputs, inputs
 from collops.golden.operators.linear_parallel.groups import LinearParallel, place
 from collops.golden.operators.linear_parallel.reference import output_block
-from soak_plain import Prepared
-from soak_turn import POISON, Turn
 
 import collops
+from tests.soak.soak_plain import Prepared
+from tests.soak.soak_turn import POISON, Turn
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, PURE, GRID = range(5)
 KINDS = {

@@ -16,12 +16,12 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
-from soak_messages import furnish, kinds
-from soak_resources import Resources
-from soak_turn import Settings, Turn
 
 import collops
 from collops.launch.processes import post
+from tests.soak.soak_messages import furnish, kinds
+from tests.soak.soak_resources import Resources
+from tests.soak.soak_turn import Settings, Turn
 
 BATCH = 8
 REOPENED = 0.01  # of the calls of a domain that may be opened anew

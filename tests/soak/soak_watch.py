@@ -11,10 +11,9 @@ from multiprocessing.sharedctypes import RawValue
 from random import Random
 from typing import Any, NamedTuple
 
-from soak_rank import Drawn, Place, Plan, run_process
-from soak_resources import Resources
-
 from collops.launch.processes import RankProcess, end_all, interrupts_deferred, start
+from tests.soak.soak_rank import Drawn, Place, Plan, run_process
+from tests.soak.soak_resources import Resources
 
 LOOK_S = 0.05
 GRACE_S = 2.0  # for the reports of the others, once one has failed

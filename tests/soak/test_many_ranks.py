@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from many_ranks import start_run_close
 
 from patience import patience
+from tests.soak.many_ranks import start_run_close
 
 LIMIT_S = patience(60.0)
 

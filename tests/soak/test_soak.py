@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import soak
-import soak_plain
-import soak_rank
-import soak_turn
-from soak_resources import MIB, SLACK, Resources, leaks
 
 from patience import patience
+from tests import programs
+from tests.soak import soak, soak_plain, soak_rank, soak_turn
+from tests.soak.soak_resources import MIB, SLACK, Resources, leaks
 
-PROGRAM = Path(soak.__file__)
+ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["--most-mib", "1", "--many", "0", "--seed", "15"]
 
 
@@ -78,21 +76,13 @@ def children_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
-
-
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.load), signal.SIGKILL]
 )
 def test_it_leaves_no_process(how: int) -> None:
     """Also where it is killed, and while a rank is stopped."""
-    command = [sys.executable, str(PROGRAM), *SHORT, "--seconds", "60", "--stops", "50"]
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tests.soak.soak", *SHORT, "--seconds", "60", "--stops", "50"]
+    program = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + patience(20)
         while len(children_of(program.pid)) < 4 and time.monotonic() < deadline:
@@ -107,10 +97,7 @@ def test_it_leaves_no_process(how: int) -> None:
         program.wait()
     assert program.returncode == (130 if how != signal.SIGKILL else -9)
     assert ("all its processes have ended" in said) == (how != signal.SIGKILL)
-    deadline = time.monotonic() + patience(5)
-    while any(map(is_alive, children)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(is_alive, children))
+    programs.await_gone(*children)
 
 
 def test_what_grows_is_found_and_what_comes_and_goes_is_not() -> None:

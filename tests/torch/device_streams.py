@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from groups import default_group
 
 from collops.torch.devices.streams import DeviceStreams
 from patience import patience
+from tests.torch.groups import default_group
 
 
 class Place(NamedTuple):

@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.nn.functional as differentiable  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
 from torch.distributed.fsdp import FullyShardedDataParallel  # noqa: E402
 
 import collops.torch as ct  # noqa: E402
 from collops.torch import serving, uneven  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 importlib.import_module("torch._dynamo")  # once, not in each rank: it takes seconds
 

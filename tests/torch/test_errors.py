@@ -19,12 +19,12 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 import torch.distributed._functional_collectives as functional  # noqa: E402
-from groups import run_group  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import collops.torch  # noqa: E402
 from collops.testing import RankErrors  # noqa: E402
+from tests.torch.groups import run_group  # noqa: E402
 
 # A loaded machine may run a rank late; the alternative is the group's time-out, 60 s.
 SOON_S = patience(5.0)

@@ -19,10 +19,10 @@ from patience import patience
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
 
 import collops.torch  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 
 def free_port() -> int:

@@ -16,13 +16,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import TIMEOUT_S, default_group, run_group  # noqa: E402
 
 import collops  # noqa: E402
 from collops.launch.processes import run_on_threads  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
 from collops.torch.meeting import meet  # noqa: E402
 from patience import patience  # noqa: E402
+from tests.torch.groups import TIMEOUT_S, default_group, run_group  # noqa: E402
 
 
 def total() -> float:

@@ -9,10 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import TIMEOUT_S  # noqa: E402
 
 import collops  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
+from tests.torch.groups import TIMEOUT_S  # noqa: E402
 
 
 def compute() -> None:

@@ -13,12 +13,12 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 import torch.distributed._functional_collectives as functional  # noqa: E402
-from groups import run_group  # noqa: E402
 
 from collops.torch.collective_calls import (  # noqa: E402
     all_gather_single,
     reduce_scatter_single,
 )
+from tests.torch.groups import run_group  # noqa: E402
 
 importlib.import_module("torch._dynamo")  # once, not in each rank: it takes seconds
 

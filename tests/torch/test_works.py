@@ -15,10 +15,10 @@ from patience import patience
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
 
 from collops.testing import run_ranks  # noqa: E402
 from collops.torch.collective_calls import reduce_scatter_single  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 # The result is copied to its place after the call, which takes long enough to be seen.
 ROWS = 1 << 19

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from groups import run_group
+
+from tests.torch.groups import run_group
 
 KIND = "npu" if "COLLOPS_SIM_CANN" in os.environ else "cuda"
 VENDOR = "HCCL" if KIND == "npu" else "NCCL"
@@ -20,12 +21,12 @@ STRICT = {} if KIND == "npu" else {"COLLOPS_SIM_STRICT": "1", "COLLOPS_SIM_WAITS
 devices: Any = getattr(torch, KIND, None)  # torch.cuda or torch.npu
 
 if KIND == "npu":
-    from on_npu import Npu
+    from tests.devices.on_npu import Npu
 
     held = Npu().held
 else:
-    import simulated_torch
-    from simulated_torch import held as held
+    from tests.devices.torch import simulated_torch
+    from tests.devices.torch.simulated_torch import held as held
 
 
 def on(backend: str) -> dict[str, str]:

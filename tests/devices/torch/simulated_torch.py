@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from simulated_driver import LEGACY, Driver
+
+from tests.gpu.simulated.simulated_driver import LEGACY, Driver
 
 _CUDA = 1  # the number of the device type
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import KIND, run_device_group
-from groups import default_group
 
 import collops
 from patience import patience
+from tests.devices.torch.device_groups import KIND, run_device_group
+from tests.torch.groups import default_group
 
 _SLOW = {"COLLOPS_SIM_DELAY_US": "5000"}
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_calls import CALLS, compared
-from device_groups import BACKENDS, BOTH, KIND, OWN, on, run_device_group
-from groups import default_group
 
 import collops.torch
 from collops.core import core
+from tests.devices.torch.device_groups import BACKENDS, BOTH, KIND, OWN, on, run_device_group
+from tests.torch.device_calls import CALLS, compared
+from tests.torch.groups import default_group
 
 # The backend cuda has no messages between two ranks.
 _MESSAGES = (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import BACKENDS, KIND, VENDOR, on, run_device_group
 
 import collops
+from tests.devices.torch.device_groups import BACKENDS, KIND, VENDOR, on, run_device_group
 
 
 def _goes_on() -> float:

@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import BACKENDS, KIND, choose, devices, held, run_device_group
-from device_operators import ROWS, outcomes
-from groups import default_group
 
 import collops
 import collops.torch as ct
 from collops.testing import run_ranks
+from tests.devices.torch.device_groups import (
+    BACKENDS,
+    KIND,
+    choose,
+    devices,
+    held,
+    run_device_group,
+)
+from tests.torch.groups import default_group
+from tests.torch.operators.device_operators import ROWS, outcomes
 
 
 def _outcomes(rank: int, size: int) -> dict[str, tuple[Any, Any]]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import BACKENDS, KIND, devices, held, on, run_device_group
-from device_serving import CALLS, compared
 
 from collops.torch.serving import SglangCommunicator
+from tests.devices.torch.device_groups import BACKENDS, KIND, devices, held, on, run_device_group
+from tests.torch.serving.device_serving import CALLS, compared
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from device_groups import BACKENDS, KIND, devices, held, on, run_device_group
-from device_streams import PROGRAMS, Place
+
+from tests.devices.torch.device_groups import BACKENDS, KIND, devices, held, on, run_device_group
+from tests.torch.device_streams import PROGRAMS, Place
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

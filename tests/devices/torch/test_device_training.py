@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from device_groups import KIND, run_device_group
-from device_training import trained
+
+from tests.devices.torch.device_groups import KIND, run_device_group
+from tests.torch.training.device_training import trained
 
 
 @pytest.mark.parametrize("hooked", [False, True], ids=["plain", "hook"])

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import BACKENDS, on, run_device_group
 
 import collops.torch as ct
+from tests.devices.torch.device_groups import BACKENDS, on, run_device_group
 
 importlib.import_module("torch._dynamo")  # once, not in each rank: it takes seconds
 

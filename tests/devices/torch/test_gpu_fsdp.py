@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import run_device_group
 from torch.distributed.fsdp import fully_shard
 
 import collops
 import collops.torch.fsdp
+from tests.devices.torch.device_groups import run_device_group
 
 
 def _sharded(rank: int, kind: str) -> Any:

@@ -7,14 +7,14 @@ import time
 from typing import Any
 
 import pytest
-import simulated_torch
 import torch
 import torch.distributed as dist
-from device_groups import BACKENDS, on, run_device_group
-from groups import default_group
 
 import collops.torch as ct
 from collops.torch.serving import SglangCommunicator
+from tests.devices.torch import simulated_torch
+from tests.devices.torch.device_groups import BACKENDS, on, run_device_group
+from tests.torch.groups import default_group
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import BACKENDS, STRICT, choose, on, run_device_group
-from simulated_torch import held
 
 import collops
 import collops.torch as ct
 from collops.testing import run_ranks
+from tests.devices.torch.device_groups import BACKENDS, STRICT, choose, on, run_device_group
+from tests.devices.torch.simulated_torch import held
 
 _SIZES = [1, 2]
 _WHOLE = [0.0, 1.0, 10.0, 11.0, 12.0, 13.0]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from device_groups import run_device_group
-from groups import default_group
 
 from collops.torch.async_tp.symmetric_operators import register_cuda
+from tests.devices.torch.device_groups import run_device_group
+from tests.torch.groups import default_group
 
 
 def _symmetric(rank: int, device: str) -> list[Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
-from device_groups import run_device_group
 
 import collops
+from tests.devices.torch.device_groups import run_device_group
 
 
 def test_an_error_of_hccl_has_its_name_and_the_last_calls() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from each_of import each_seed
 from golden.compare import compare
 from golden.compare.atb_tolerance import tolerance
 from golden.data import fill, poison
@@ -20,6 +19,8 @@ from golden.explain import KINDS
 from golden.operators.all_gather_v import all_gather_v
 from golden.operators.output_layout import OutputLayout, gather_layout, scatter_layout
 from golden.operators.reduce_scatter_v import reduce_scatter_v
+
+from tests.golden.each_of import each_seed
 
 Rng = np.random.Generator
 SEEDS = 40

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from each_of import each_case
 from golden.case_files.case_fields import case_of, fields_of
 from golden.cases import Case, all_cases, case_layout, expected, inputs, struct_fields
 from golden.data import fill
@@ -14,6 +13,8 @@ from golden.data.dtypes import DTYPES, storage
 from golden.data.exchange import Exchange, exchange, square
 from golden.data.shares import SHARES
 from golden.operators.all_to_all_v import all_to_all_v, all_to_all_v_rows, exchange_of
+
+from tests.golden.each_of import each_case
 
 BY_STRUCT = all_cases("all_to_all_v")
 CASES = [*BY_STRUCT, *all_cases("all_to_all_v", rank_sizes=(1, 7))]

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from each_of import each_case
 from golden.case_files.case_fields import case_of, fields_of
 from golden.cases import (
     ATB_REDUCE_OPS,
@@ -22,6 +21,8 @@ from golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, same_bits, s
 from golden.data.reduction import has_reduction
 from golden.data.shares import SHARES, packed
 from golden.operators.reduce_scatter_v import reduce_scatter_v
+
+from tests.golden.each_of import each_case
 
 GATHER = all_cases("all_gather_v")
 SCATTER = all_cases("reduce_scatter_v")

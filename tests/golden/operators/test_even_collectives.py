@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from each_of import each_case
 from golden.case_files.csv_row import CsvRow, RowTensor
 from golden.case_files.row_case import expected_outputs, row_layout
 from golden.case_files.row_inputs import rank_inputs
@@ -22,6 +21,8 @@ from golden.operators.broadcast import broadcast
 from golden.operators.reduce_scatter import reduce_scatter
 from golden.operators.reduce_scatter_v import reduce_scatter_v
 from golden.operators.table import OPERATORS
+
+from tests.golden.each_of import each_case
 
 EVEN_OPERATORS = [name for name, one in OPERATORS.items() if one.even_case is not None]
 CASES = [case for operator in EVEN_OPERATORS for case in all_cases(operator)]

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from each_of import each_case
 from golden.cases import Case, all_cases, all_outputs, case_bounds, case_layout, expected, inputs
 from golden.compare import compare
 from golden.data.dtypes import float_format, from_float32, same_bits, storage
 from golden.operators.linear_parallel.bounds import linear_parallel_bounds
 from golden.operators.linear_parallel.groups import LinearParallel, block_of, place
 from golden.operators.linear_parallel.reference import linear_parallel, output_block, widened
+
+from tests.golden.each_of import each_case
 
 CASES = all_cases("linear_parallel")
 EXACT = [case for case in CASES if case.kind == "exact"]

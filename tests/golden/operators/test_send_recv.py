@@ -6,7 +6,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from each_of import each_case
 from golden.cases import (
     Case,
     all_cases,
@@ -21,6 +20,8 @@ from golden.data.dtypes import DTYPES
 from golden.operators.all_reduce import all_reduce
 from golden.operators.rooted_collectives import gatherv, reduce, scatterv
 from golden.operators.send_recv import send_recv
+
+from tests.golden.each_of import each_case
 
 SENT, RECEIVED = (all_cases(name, rank_sizes=(2, 3, 4, 7)) for name in ("send", "recv"))
 EACH_CASE = each_case(SENT + RECEIVED)

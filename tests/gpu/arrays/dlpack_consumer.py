@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from simulated_tensor import DLManaged, DLVersioned
+from tests.gpu.simulated.simulated_tensor import DLManaged, DLVersioned
 
 _api = ctypes.pythonapi
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p

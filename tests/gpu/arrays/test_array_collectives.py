@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import begins, numbers, reduced
 
 import collops
 from collops.testing import run_ranks
+from tests.gpu.gpu_ranks import begins, numbers, reduced
 
 SIZES = [900, 7, 60]
 WIDTH = 8

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dlpack_consumer import Consumer
-from one_process import alone
-from simulated_driver import GLOBAL, PER_THREAD, P
-from waiting_kernel import release, waiting
 
 import collops
 from patience import patience
+from tests.gpu.arrays.dlpack_consumer import Consumer
+from tests.gpu.arrays.one_process import alone
+from tests.gpu.simulated.simulated_driver import GLOBAL, PER_THREAD, P
+from tests.gpu.simulated.waiting_kernel import release, waiting
 
 BYTES = 4096
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dlpack_consumer import Consumer
-from one_process import alone
 
 import collops
+from tests.gpu.arrays.dlpack_consumer import Consumer
+from tests.gpu.arrays.one_process import alone
 
 DTYPES = {
     "bool": (6, 8), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpu_ranks import as_threads
-
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import as_threads
 
 PROCESSES = "processes on many GPUs"
 PROCESSES_ON_ONE = "processes on one GPU"

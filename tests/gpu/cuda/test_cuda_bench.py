@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_driver import Driver
 
 import collops
 from collops.bench.gpu import GpuPlace
@@ -20,6 +19,7 @@ from collops.bench.peers import Peers
 from collops.bench.variants import MeasuredPoint
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.simulated.simulated_driver import Driver
 
 # What a row of a GPU says besides what a row of the host says.
 FIELDS = {

@@ -6,11 +6,11 @@ import threading
 from typing import Any
 
 import numpy as np
-from gpu_ranks import begins, numbers
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import begins, numbers
 
 COUNTS = np.array([3000, 700], np.int64)
 GLOBAL = 0  # a mode of captures: no thread may do what could disturb one

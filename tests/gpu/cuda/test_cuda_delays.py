@@ -7,14 +7,15 @@ import time
 from typing import Any
 
 import pytest
-from cuda_ranks import (
+
+from tests.gpu.cuda.cuda_ranks import (
     EVERYWHERE,
     PROCESSES_ON_ONE,
     communicator,
     fields,
     results,
 )
-from gpu_ranks import Call, Gather, Scatter
+from tests.gpu.gpu_ranks import Call, Gather, Scatter
 
 DTYPES = ["float32", "float16", "uint8", "float64", "int32"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import numbers
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import numbers
 
 
 def start(gpu: Any, rank: int, ranks: int, name: str) -> Any:

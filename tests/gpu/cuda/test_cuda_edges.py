@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_ranks import (
+
+from tests.gpu.cuda.cuda_ranks import (
     EVERYWHERE,
     PROCESSES,
     PROCESSES_ON_ONE,
@@ -16,7 +17,7 @@ from cuda_ranks import (
     fields,
     results,
 )
-from gpu_ranks import Gather, Scatter, numbers
+from tests.gpu.gpu_ranks import Gather, Scatter, numbers
 
 # What kernels/cuda/peers/region.h calls kInlineBytes: what a cell holds.
 CELL = 8192

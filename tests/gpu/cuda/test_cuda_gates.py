@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 import pytest
-from cuda_ranks import THREADS_ON_ONE, communicator, fields, results
-from gpu_ranks import Call, Gather, Scatter
 
 from patience import patience
+from tests.gpu.cuda.cuda_ranks import THREADS_ON_ONE, communicator, fields, results
+from tests.gpu.gpu_ranks import Call, Gather, Scatter
 
 # More than 8 MiB for each rank, a message that fits into a cell among them.
 SIZES = [1_200_000, 5, 1_000_003]

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_ranks import (
+
+import collops
+from collops.testing import run_ranks
+from patience import patience
+from tests.gpu.cuda.cuda_ranks import (
     PROCESSES,
     THREADS,
     THREADS_ON_ONE,
@@ -17,11 +21,7 @@ from cuda_ranks import (
     fields,
     results,
 )
-from gpu_ranks import Gather, Scatter, until_ended
-
-import collops
-from collops.testing import run_ranks
-from patience import patience
+from tests.gpu.gpu_ranks import Gather, Scatter, until_ended
 
 SHORT, LONG = [7, 0, 300], [5000, 1, 3000]
 

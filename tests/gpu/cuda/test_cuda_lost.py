@@ -10,12 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_ranks import PROCESSES, PROCESSES_ON_ONE, THREADS_ON_ONE, communicator, fields, results
-from gpu_ranks import Gather, Scatter, numbers, until_ended
 
 import collops
 from collops.testing import RankErrors, run_ranks
 from patience import patience
+from tests.gpu.cuda.cuda_ranks import (
+    PROCESSES,
+    PROCESSES_ON_ONE,
+    THREADS_ON_ONE,
+    communicator,
+    fields,
+    results,
+)
+from tests.gpu.gpu_ranks import Gather, Scatter, numbers, until_ended
 
 # Long enough for data to go through the regions in pieces.
 LONG = [300_000, 5, 200_000]

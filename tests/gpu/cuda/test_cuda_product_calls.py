@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 import pytest
-from gpu_ranks import Gather
-from product_ranks import CUDA, PLACES, Kind, Product, check, product
 
 import collops
 from patience import patience
+from tests.devices.product_ranks import CUDA, PLACES, Kind, Product, check, product
+from tests.gpu.gpu_ranks import Gather
 
 GRID = Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER
 

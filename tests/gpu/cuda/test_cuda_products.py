@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from collops.golden.cases import all_cases
-from product_ranks import CUDA, NCCL_ON_ONE, Kind, product, run_cases
+
+from tests.devices.product_ranks import CUDA, NCCL_ON_ONE, Kind, product, run_cases
 
 ON_ONE = CUDA["threads on one GPU"]
 GRID = Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER

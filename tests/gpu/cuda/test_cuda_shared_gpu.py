@@ -10,11 +10,11 @@ import time
 from typing import Any
 
 import pytest
-from gpu_ranks import Gather
-from product_ranks import CUDA, LIMIT_S, Kind, Product, check, product
 
 import collops
 from patience import patience
+from tests.devices.product_ranks import CUDA, LIMIT_S, Kind, Product, check, product
+from tests.gpu.gpu_ranks import Gather
 
 ON_ONE = CUDA["threads on one GPU"]
 SCATTERED = product(Kind.LINEAR_REDUCE_SCATTER, [6, 6], k=8, n=16, scatter=[[2, 4]] * 2)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import begins, numbers
 
 import collops
 from collops.testing import RankErrors, run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import begins, numbers
 
 COUNTS = np.array([3000, 3000], np.int64)
 

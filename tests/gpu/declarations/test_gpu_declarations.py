@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from comparison import OPS, Comparison, given_folders
+
+from tests.gpu.declarations.comparison import OPS, Comparison, given_folders
 
 KERNELS, RUNTIME = "collops/kernels/cuda", ("cuda_runtime.h", "crt/host_config.h")
 DRIVER = Comparison(

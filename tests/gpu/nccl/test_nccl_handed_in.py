@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import scatter, scattered
-from simulated_nccl import NcclRank
 
 import collops
 from collops.testing import run_ranks
+from tests.gpu.gpu_ranks import scatter, scattered
+from tests.gpu.simulated.simulated_nccl import NcclRank
 
 SIZES = [3, 5]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import Word, numbers
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import Word, numbers
 
 
 def test_messages_of_two_ranks_do_not_need_a_third(gpu: Any) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import Word, numbers
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import Word, numbers
 
 
 def begin(gpu: Any, rank: int, ranks: int) -> Any:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import numbers, scattered
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import numbers, scattered
 
 SIZES = [700, 500]
 

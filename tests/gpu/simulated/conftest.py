@@ -8,10 +8,10 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from simulated_driver import Driver
-from simulated_nccl import NcclRank
 
 from collops.testing import run_ranks
+from tests.gpu.simulated.simulated_driver import Driver
+from tests.gpu.simulated.simulated_nccl import NcclRank
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from simulated_driver import Driver, P
+
+from tests.gpu.simulated.simulated_driver import Driver, P
 
 SIZE, I32 = ctypes.c_size_t, ctypes.c_int32
 ID_BYTES = 128

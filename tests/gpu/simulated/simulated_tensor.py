@@ -8,7 +8,8 @@ import threading
 from typing import Any
 
 import numpy as np
-from simulated_driver import DISABLE_TIMING, U32, U64, Driver, P
+
+from tests.gpu.simulated.simulated_driver import DISABLE_TIMING, U32, U64, Driver, P
 
 # DLPack's codes of types, and its number of CUDA.
 CODES = {"i": 0, "u": 1, "f": 2, "bfloat16": 4, "c": 5, "b": 6}

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import P
-from simulated_nccl import AVG, IN_PROGRESS, MAX, SUM, NcclRank, type_of
+
+from tests.gpu.simulated.simulated_driver import P
+from tests.gpu.simulated.simulated_nccl import AVG, IN_PROGRESS, MAX, SUM, NcclRank, type_of
 
 COUNT = 1001
 

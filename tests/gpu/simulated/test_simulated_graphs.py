@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import (
+
+from tests.gpu.simulated.simulated_driver import (
     CAPTURE_IMPLICIT,
     CAPTURE_INVALIDATED,
     CAPTURE_ISOLATION,

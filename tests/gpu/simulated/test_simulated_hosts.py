@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_nccl import REMOTE, SUM, USAGE, NcclRank, type_of
 
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.simulated.simulated_nccl import REMOTE, SUM, USAGE, NcclRank, type_of
 
 COUNT = 500
 FLOAT32 = type_of(np.float32)

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, U64, Driver, P
+
+from tests.gpu.simulated.simulated_driver import (
+    INVALID_IMAGE,
+    INVALID_VALUE,
+    NOT_FOUND,
+    U64,
+    Driver,
+    P,
+)
 
 I64, I32 = ctypes.c_int64, ctypes.c_int32
 COUNT, RANKS = 1237, 4

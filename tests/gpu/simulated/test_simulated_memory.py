@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import (
+
+from collops.testing import RankErrors, run_ranks
+from tests.gpu.simulated.simulated_driver import (
     I32,
     INVALID_CONTEXT,
     INVALID_HANDLE,
@@ -21,8 +23,6 @@ from simulated_driver import (
     Driver,
     P,
 )
-
-from collops.testing import RankErrors, run_ranks
 
 COUNT = 1000
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import LEGACY, U64, P
-from simulated_nccl import (
+
+from patience import patience
+from tests.gpu.simulated.simulated_driver import LEGACY, U64, P
+from tests.gpu.simulated.simulated_nccl import (
     ARGUMENT,
     INTERNAL,
     SUM,
@@ -22,8 +24,6 @@ from simulated_nccl import (
     UniqueId,
     type_of,
 )
-
-from patience import patience
 
 FLOAT32, INT32 = type_of(np.float32), type_of(np.int32)
 COUNT = 64

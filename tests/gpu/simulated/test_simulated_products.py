@@ -13,8 +13,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from simulated_driver import U64, Driver, P
-from waiting_kernel import release, waiting
+
+from tests.gpu.simulated.simulated_driver import U64, Driver, P
+from tests.gpu.simulated.waiting_kernel import release, waiting
 
 I32, I64, SIZE, F32 = ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_float
 FLOAT32, FLOAT16, BFLOAT16 = 0, 2, 14

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import (
+
+from collops.testing import RankErrors
+from tests.gpu.simulated.simulated_driver import (
     INVALID_CONTEXT,
     INVALID_HANDLE,
     INVALID_VALUE,
@@ -21,8 +23,6 @@ from simulated_driver import (
     Driver,
     P,
 )
-
-from collops.testing import RankErrors
 
 COUNT = 300
 LAZY = U32(1)

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import INVALID_HANDLE, LEGACY, NON_BLOCKING, NOT_READY, PER_THREAD, Driver, P
+
+from tests.gpu.simulated.simulated_driver import (
+    INVALID_HANDLE,
+    LEGACY,
+    NON_BLOCKING,
+    NOT_READY,
+    PER_THREAD,
+    Driver,
+    P,
+)
 
 SIZE = 256
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import FATBIN, NOT_READY, U32, U64, Driver, P
-from waiting_kernel import WaitArgs, launched, release, waiting
+
+from tests.gpu.simulated.simulated_driver import FATBIN, NOT_READY, U32, U64, Driver, P
+from tests.gpu.simulated.waiting_kernel import WaitArgs, launched, release, waiting
 
 TIMEOUT = 702
 

@@ -6,7 +6,8 @@ import ctypes
 import time
 
 import numpy as np
-from simulated_driver import Driver, P
+
+from tests.gpu.simulated.simulated_driver import Driver, P
 
 
 class WaitArgs(ctypes.Structure):

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import Scatter, as_threads, numbers
-from simulated_driver import PER_THREAD
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import Scatter, as_threads, numbers
+from tests.gpu.simulated.simulated_driver import PER_THREAD
 
 BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
 SIZES = [3, 5]

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import numbers, until_ended
 
 import collops
 from collops.testing import RankErrors, run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import numbers, until_ended
 
 BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
 

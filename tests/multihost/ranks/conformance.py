@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "conformance"))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 
-from conformance_table import TABLE
-from runs import Run
-from test_conformance import judged
-
 import collops
+from tests.conformance.conformance_table import TABLE
+from tests.conformance.runs import Run
+from tests.conformance.test_conformance import judged
 
 
 def main(level: str, *operators: str) -> None:

@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "costs"))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 
-from rank_costs import measure
+from tests.costs.rank_costs import measure
 
 print(json.dumps(measure("ucx")), flush=True)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import Host, Unavailable, network
 
 from patience import patience
+from tests.multihost.hosts import Host, Unavailable, network
 
 PROGRAM = str(Path(__file__).parent / "ranks" / "on_hosts.py")
 LIMIT_S = patience(100.0)

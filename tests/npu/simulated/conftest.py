@@ -8,9 +8,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from simulated_rank import Rank
 
 from collops.testing import run_ranks
+from tests.npu.simulated.simulated_rank import Rank
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from simulated_rank import SUM, Memory, Rank, type_of
+
+from tests.npu.simulated.simulated_rank import SUM, Memory, Rank, type_of
 
 FLOAT32, INT16, UINT8, FLOAT64 = (type_of(t) for t in ("float32", "int16", "uint8", "float64"))
 COUNT = 4

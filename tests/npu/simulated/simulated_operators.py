@@ -7,7 +7,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from simulated_rank import I32, I64, U64, Memory, P, Rank
+
+from tests.npu.simulated.simulated_rank import I32, I64, U64, Memory, P, Rank
 
 FLOAT32, FLOAT16, BFLOAT16 = (
     np.dtype(np.float32),

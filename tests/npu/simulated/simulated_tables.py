@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from simulated_rank import I32, SUM, U32, U64, P, Rank, type_of
+
+from tests.npu.simulated.simulated_rank import I32, SUM, U32, U64, P, Rank, type_of
 
 NOT_SET = 0xFFFFFFFF
 MAGIC, VERSION = 0xF0F0F0F0, 10

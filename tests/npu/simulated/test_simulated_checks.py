@@ -9,8 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_calls import COUNT, FLOAT32, FLOAT64, INT16, NAMES, UINT8, both, right_calls
-from simulated_rank import (
+
+from tests.npu.simulated.simulated_calls import (
+    COUNT,
+    FLOAT32,
+    FLOAT64,
+    INT16,
+    NAMES,
+    UINT8,
+    both,
+    right_calls,
+)
+from tests.npu.simulated.simulated_rank import (
     BFLOAT16,
     E_INTERNAL,
     E_NOT_SUPPORT,

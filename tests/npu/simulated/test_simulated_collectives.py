@@ -6,7 +6,8 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from simulated_rank import BFLOAT16, MAX, PROD, SUM, Rank, type_of
+
+from tests.npu.simulated.simulated_rank import BFLOAT16, MAX, PROD, SUM, Rank, type_of
 
 
 def numbers(rank: int, count: int, dtype: Any = np.int32) -> Any:

@@ -11,10 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_rank import E_NOT_SUPPORT, E_PARA, E_PTR, E_TIMEOUT, E_UNAVAIL, Rank
-from simulated_tables import Config, config, init_table, name_of, split, table, total, write
 
 from collops.testing import run_ranks
+from tests.npu.simulated.simulated_rank import (
+    E_NOT_SUPPORT,
+    E_PARA,
+    E_PTR,
+    E_TIMEOUT,
+    E_UNAVAIL,
+    Rank,
+)
+from tests.npu.simulated.simulated_tables import (
+    Config,
+    config,
+    init_table,
+    name_of,
+    split,
+    table,
+    total,
+    write,
+)
 
 Work = Callable[[Rank, Path], Any]
 

@@ -6,7 +6,8 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from simulated_rank import SUM, Memory, Rank, type_of
+
+from tests.npu.simulated.simulated_rank import SUM, Memory, Rank, type_of
 
 UNJOINED, STREAM_CAPTURED, EVENT_CAPTURED = 107025, 107027, 107028
 NOT_CAPTURED, CONFLICT, UNMATCHED = 107029, 107032, 107036

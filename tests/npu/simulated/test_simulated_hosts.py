@@ -7,10 +7,9 @@ import os
 import socket
 from pathlib import Path
 
-from simulated_rank import Rank
-from simulated_tables import config, init_table, split, table, total, write
-
 from collops.testing import run_ranks
+from tests.npu.simulated.simulated_rank import Rank
+from tests.npu.simulated.simulated_tables import config, init_table, split, table, total, write
 
 E_TCP_CONNECT = 11
 

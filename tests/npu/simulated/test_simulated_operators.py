@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_operators import (
+
+from tests.npu.simulated.simulated_operators import (
     BFLOAT16,
     FLOAT16,
     FLOAT32,
@@ -16,7 +17,7 @@ from simulated_operators import (
     NULL,
     Operators,
 )
-from simulated_rank import Rank
+from tests.npu.simulated.simulated_rank import Rank
 
 MATH_KEEP, MATH_DOWN, MATH_FLOAT16, MATH_HFLOAT32 = (ctypes.c_int8(i) for i in range(4))
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_rank import E_PARA, E_PTR, RECV, SEND, Rank, items, type_of
+
+from tests.npu.simulated.simulated_rank import E_PARA, E_PTR, RECV, SEND, Rank, items, type_of
 
 INT32 = type_of(np.int32)
 LARGE = 400_000  # more than a socket holds

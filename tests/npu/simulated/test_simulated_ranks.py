@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_calls import COUNT, FLOAT32, LISTS, NAMES, both, right_calls
-from simulated_rank import E_NOT_SUPPORT, SUM, Rank
+
+from tests.npu.simulated.simulated_calls import COUNT, FLOAT32, LISTS, NAMES, both, right_calls
+from tests.npu.simulated.simulated_rank import E_NOT_SUPPORT, SUM, Rank
 
 
 @pytest.mark.parametrize("mistake", ["count", "type", "reduction", "root", "operator", "order"])

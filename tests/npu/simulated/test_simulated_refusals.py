@@ -6,9 +6,9 @@ import ctypes
 from typing import Any
 
 import pytest
-from simulated_rank import Rank
 
 from collops.testing import run_ranks
+from tests.npu.simulated.simulated_rank import Rank
 
 OPERATOR_NOT_FOUND = 100024
 

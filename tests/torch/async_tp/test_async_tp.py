@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 import torch.distributed._functional_collectives as functional  # noqa: E402
-from groups import run_group  # noqa: E402
 from torch import nn  # noqa: E402
 
 import collops.torch  # noqa: E402
+from tests.torch.groups import run_group  # noqa: E402
 
 
 def fused_graph_backend() -> Callable[..., Any]:

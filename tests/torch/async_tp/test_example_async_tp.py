@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import own_output
 import pytest
+
+from tests import programs
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +27,7 @@ def run_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         # The trial of what the processor can takes as long as the rest of the compilation.
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
     }
-    return own_output.run(
+    return programs.run(
         [sys.executable, *words],
         cwd=folder,
         env={**os.environ, **own},

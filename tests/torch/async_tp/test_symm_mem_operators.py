@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 import torch.distributed._functional_collectives as functional  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
 
 from collops.errors import Error  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 importlib.import_module("torch.distributed._symmetric_memory")  # defines the operators
 

@@ -1,16 +1,15 @@
 """The table of docs/torch.md: every public call of torch.distributed, and its state on collops.
 
-``python tests/torch/calls/documented.py`` writes it; a test compares.
+``python -m tests.torch.calls.documented`` writes it; a test compares.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "torch.md"
-BEGIN = "<!-- written by python tests/torch/calls/documented.py -->\n"
+BEGIN = "<!-- written by python -m tests.torch.calls.documented -->\n"
 END = "<!-- end -->\n"
 MODES = {"sync": "sync", "async": "async", "future": "future"}
 # Calls that move nothing, or that other tests cover: their state, and where it is tested.
@@ -37,11 +36,8 @@ ALSO = {
 
 def call_rows() -> list[str]:
     """A line for each call that the table of tests makes."""
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    import message_rows
-    import moving_rows
-    import reduction_rows
-    from call_table import ROWS
+    from tests.torch.calls import message_rows, moving_rows, reduction_rows
+    from tests.torch.calls.call_table import ROWS
 
     assert message_rows and moving_rows and reduction_rows
     lines = []

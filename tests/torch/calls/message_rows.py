@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from call_table import Mode, Tensors, data, poison, row, spread
 
 from collops.torch.collective_calls import all_gather_single, reduce_scatter_single
+from tests.torch.calls.call_table import Mode, Tensors, data, poison, row, spread
 
 
 def _before(rank: int, size: int) -> list[torch.Tensor]:

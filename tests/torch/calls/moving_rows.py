@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from call_table import Mode, Tensors, data, poison, row, spread
 
 from collops.torch.collective_calls import all_gather_single
+from tests.torch.calls.call_table import Mode, Tensors, data, poison, row, spread
 
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8),

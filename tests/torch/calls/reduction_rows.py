@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from call_table import Expected, Mode, Tensors, Work, data, poison, row, spread
 from torch.distributed import ReduceOp
 
 from collops.torch.collective_calls import reduce_scatter_single
+from tests.torch.calls.call_table import Expected, Mode, Tensors, Work, data, poison, row, spread
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]

@@ -11,11 +11,13 @@ from patience import patience
 
 torch = pytest.importorskip("torch")
 
-import message_rows  # noqa: E402
-import moving_rows  # noqa: E402
-import reduction_rows  # noqa: E402
-from call_table import ROWS, Mode, Row  # noqa: E402
-from groups import run_group  # noqa: E402
+from tests.torch.calls import (  # noqa: E402
+    message_rows,
+    moving_rows,
+    reduction_rows,
+)
+from tests.torch.calls.call_table import ROWS, Mode, Row  # noqa: E402
+from tests.torch.groups import run_group  # noqa: E402
 
 assert message_rows and moving_rows and reduction_rows  # they fill the table
 SIZES = (1, 2, 3)

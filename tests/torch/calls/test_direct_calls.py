@@ -12,12 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from call_table import data, poison  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
 from torch._C import _distributed_c10d as c10d  # noqa: E402
 
 import collops  # noqa: E402
 from patience import patience  # noqa: E402
+from tests.torch.calls.call_table import data, poison  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 HAS_HOOKS = hasattr(c10d, "PreHookArgs")  # from torch 2.14 on
 ROOT = 1

@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from documented import ALSO, OTHERS, PAGE, call_rows, page_with, table  # noqa: E402
+
+from tests.torch.calls.documented import ALSO, OTHERS, PAGE, call_rows, page_with, table  # noqa: E402
 
 # Questions, and checks of what torch itself has.
 ASKING = r"(get|is|supports)_\w+"

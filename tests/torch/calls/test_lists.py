@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
 
 import collops  # noqa: E402
 from collops.torch.collective_calls import reduce_scatter_single  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 RANKS = 3
 ROWS = [40_000, 0, 70_001]  # of each rank; together far above what malloc keeps

@@ -9,9 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 dist = torch.distributed
 
-from groups import default_group, run_group  # noqa: E402
-
 from collops.torch.reductions import reduction_of  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 _KINDS = dist.ReduceOp.RedOpType
 

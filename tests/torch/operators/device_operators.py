@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from groups import default_group
-from operator_rows import Row, rows_for
+
+from tests.torch.groups import default_group
+from tests.torch.operators.operator_rows import Row, rows_for
 
 SIZES = (2, 3, 4)
 _NO_GRADIENT = ("max", "min", "prod")

@@ -15,12 +15,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from groups import default_group, run_group  # noqa: E402
-from operator_rows import Row, numbers, rows_for  # noqa: E402
 from torch import library as torch_library  # noqa: E402
 
 import collops  # noqa: E402
 import collops.torch as ct  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
+from tests.torch.operators.operator_rows import Row, numbers, rows_for  # noqa: E402
 
 _SIZES = [2, 3]
 _BACKENDS = ("aot_eager", "inductor")

@@ -8,11 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from groups import default_group, run_group  # noqa: E402
-from operator_rows import Row, numbers, rows_for  # noqa: E402
-
 import collops  # noqa: E402
 import collops.torch  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
+from tests.torch.operators.operator_rows import Row, numbers, rows_for  # noqa: E402
 
 
 def _leaves(args: list[Any]) -> list[Any]:

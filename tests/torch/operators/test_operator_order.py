@@ -10,10 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from groups import run_group  # noqa: E402
-from operator_rows import numbers  # noqa: E402
-
 import collops.torch as ct  # noqa: E402
+from tests.torch.groups import run_group  # noqa: E402
+from tests.torch.operators.operator_rows import numbers  # noqa: E402
 
 _ROWS = [1000, 1]
 

@@ -9,11 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 dist = torch.distributed
 
-from groups import default_group, run_group  # noqa: E402
-from operator_rows import grid_row, numbers, rows_for  # noqa: E402
-
 import collops  # noqa: E402
 import collops.torch as ct  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
+from tests.torch.operators.operator_rows import grid_row, numbers, rows_for  # noqa: E402
 
 _SIZES = [2, 1]
 

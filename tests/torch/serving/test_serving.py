@@ -12,7 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import run_group  # noqa: E402
 
 import collops  # noqa: E402
 from collops.torch import Group  # noqa: E402
@@ -22,6 +21,7 @@ from collops.torch.serving import (  # noqa: E402
     VllmCollectives,
     collops_group,
 )
+from tests.torch.groups import run_group  # noqa: E402
 
 UNEVEN = [[3, 0], [0, 0], [1, 4], [2, 2], None]
 

@@ -9,7 +9,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import run_group  # noqa: E402
 
 import collops  # noqa: E402
 from collops.torch.uneven import (  # noqa: E402
@@ -17,6 +16,7 @@ from collops.torch.uneven import (  # noqa: E402
     all_gather_into_tensor_uneven,
     reduce_scatter_tensor_uneven,
 )
+from tests.torch.groups import run_group  # noqa: E402
 
 # Of torchcomms' tests: rank r has c + r elements.
 COUNTS = (0, 4, 1024, 1 << 20)

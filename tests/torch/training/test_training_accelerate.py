@@ -15,12 +15,12 @@ if importlib.util.find_spec("accelerate") is None:
     pytest.skip("needs Accelerate: pip install 'collops[torch-training]'", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
-from groups import TIMEOUT_S, default_group, run_group  # noqa: E402
-from training import Compared, batches, loss_of, make_model  # noqa: E402
 
 import collops  # noqa: E402
 import collops.torch.accelerate  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
+from tests.torch.groups import TIMEOUT_S, default_group, run_group  # noqa: E402
+from tests.torch.training.training import Compared, batches, loss_of, make_model  # noqa: E402
 
 
 def tell_launcher(rank: int, size: int) -> None:

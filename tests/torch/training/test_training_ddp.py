@@ -13,7 +13,8 @@ from torch.distributed.algorithms import Join  # noqa: E402
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-from training import (  # noqa: E402
+
+from tests.torch.training.training import (  # noqa: E402
     Compared,
     Unused,
     batches,

@@ -14,7 +14,8 @@ if importlib.util.find_spec("deepspeed") is None:
     pytest.skip("needs DeepSpeed: pip install 'collops[torch-training]'", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
-from training import Compared, batches, loss_of, make_model  # noqa: E402
+
+from tests.torch.training.training import Compared, batches, loss_of, make_model  # noqa: E402
 
 
 def prepared() -> Any:

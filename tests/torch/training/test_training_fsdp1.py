@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy  # noqa: E402
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy  # noqa: E402
-from training import Compared, make_model, train  # noqa: E402
+
+from tests.torch.training.training import Compared, make_model, train  # noqa: E402
 
 
 def sharded(strategy: str, **options: Any) -> list[float]:

@@ -17,9 +17,9 @@ from torch.distributed.fsdp import (  # noqa: E402
     MixedPrecisionPolicy,
     fully_shard,
 )
-from training import Compared, batches, each_module, loss_of, make_model, train  # noqa: E402
 
 import collops.torch.fsdp  # noqa: E402
+from tests.torch.training.training import Compared, batches, each_module, loss_of, make_model, train  # noqa: E402
 
 BF16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
 MIXED = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

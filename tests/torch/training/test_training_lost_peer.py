@@ -12,14 +12,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import run_group  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-from training import batches, loss_of, make_model  # noqa: E402
 
 import collops.torch.fsdp  # noqa: E402
 from collops.testing import RankErrors  # noqa: E402
 from patience import patience  # noqa: E402
+from tests.torch.groups import run_group  # noqa: E402
+from tests.torch.training.training import batches, loss_of, make_model  # noqa: E402
 
 PROMISED_S, MARGIN_S = 1.0, patience(4.0)  # the second for a machine that others load
 

@@ -20,9 +20,9 @@ from torch.distributed.tensor.parallel import (  # noqa: E402
     loss_parallel,
     parallelize_module,
 )
-from training import WIDTH, Compared, batches, loss_of  # noqa: E402
 
 import collops.torch.fsdp  # noqa: E402
+from tests.torch.training.training import WIDTH, Compared, batches, loss_of  # noqa: E402
 
 ROWS = 8
 

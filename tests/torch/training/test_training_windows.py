@@ -12,14 +12,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from groups import default_group, run_group  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
-from training import each_module  # noqa: E402
 
 import collops  # noqa: E402
 import collops.torch.fsdp  # noqa: E402
 import collops.torch.window_pool  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
+from tests.torch.training.training import each_module  # noqa: E402
 
 # Layers beyond what travels in a signal: the other ranks must map windows to read them.
 WIDE = 128

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import torch._dynamo  # fully_shard() would import it in each rank, which takes seconds
 import torch.distributed as dist
-from groups import run_group
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
+
+from tests.torch.groups import run_group
 
 STEPS = 4
 WIDTH = 8

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.unit.communicator.waiting_call import later
 
 ROWS = 1_000_000  # so much memory is given back to the system when it is freed
 FORK = multiprocessing.get_context("fork")

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from waiting_call import until_asleep
 
 import collops
 from collops import LinearParallelParam, ParallelType, TwoDimTPInfo
 from collops.testing import run_ranks
+from tests.unit.communicator.waiting_call import until_asleep
 
 FORK = multiprocessing.get_context("fork")
 STRIP = 384  # columns that are multiplied at a time

@@ -9,9 +9,9 @@ import re
 from typing import Any
 
 import pytest
-from param_values import DEFAULTS, OTHERS, STRUCTS, structs
 
 import collops
+from tests.unit.atb.param_values import DEFAULTS, OTHERS, STRUCTS, structs
 
 
 @structs

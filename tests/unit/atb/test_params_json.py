@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from param_values import OTHERS, structs
 
 import collops
+from tests.unit.atb.param_values import OTHERS, structs
 
 
 @structs

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import own_output
 import pytest
 
 import collops
@@ -19,6 +18,7 @@ from collops.bench.options import parse
 from collops.bench.peers import Peers
 from collops.core import core
 from collops.testing import run_ranks
+from tests import programs
 
 SIZES = (1 << 10, 256 << 10, 512 << 10)
 FORCED = ["1 step plain", "2 steps plain", "1 step window", "2 steps window"]
@@ -28,7 +28,7 @@ OTHERS = [name for name in OPERATORS if load(name).several_hosts and name != "al
 def bench(*arguments: str, tuning: str = "") -> str:
     words = [sys.executable, "-m", "collops", "bench", *arguments, "--quick"]
     env = {**os.environ, "COLLOPS_TUNING": tuning}
-    done = own_output.run([*words, "--iterations", "1"], capture_output=True, env=env)
+    done = programs.run([*words, "--iterations", "1"], capture_output=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
 

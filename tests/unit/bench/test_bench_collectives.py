@@ -11,9 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import forked_main
 import numpy as np
-import own_output
 import pytest
 
 import collops
@@ -28,6 +26,7 @@ from collops.bench.variants import MeasuredPoint
 from collops.cli import main
 from collops.testing import run_ranks
 from patience import patience
+from tests import programs
 
 COLLECTIVES = [name for name in OPERATORS if load(name).several_hosts]
 SKEWED = ("all_gather_v", "reduce_scatter_v", "all_to_all_v")
@@ -35,9 +34,7 @@ SUMS = ("all_reduce", "reduce_scatter", "reduce_scatter_v")
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return own_output.run(
-        [sys.executable, "-m", "collops", "bench", *arguments], capture_output=True
-    )
+    return programs.run([sys.executable, "-m", "collops", "bench", *arguments], capture_output=True)
 
 
 def measure_each(rank: int, words: dict[str, list[str]], peers: str, store: str) -> dict[str, Any]:
@@ -210,7 +207,7 @@ def test_a_wrong_result_is_printed_and_is_the_exit_status(
     ],
 )
 def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
-    done = forked_main.run(main, ["bench", *arguments.split()])
+    done = programs.run_forked(main, ["bench", *arguments.split()])
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked_main
 import numpy as np
-import own_output
 import pytest
 
 import collops
@@ -25,6 +23,7 @@ from collops.bench.plot import parts_of, require_matplotlib
 from collops.bench.variants import MeasuredPoint
 from collops.cli import main
 from collops.testing import run_ranks
+from tests import programs
 
 LINEAR: Any = load("linear_parallel")
 
@@ -44,9 +43,7 @@ raise SystemExit(max(rank.wait() for rank in ranks))
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return own_output.run(
-        [sys.executable, "-m", "collops", "bench", *arguments], capture_output=True
-    )
+    return programs.run([sys.executable, "-m", "collops", "bench", *arguments], capture_output=True)
 
 
 def test_benches_are_listed() -> None:
@@ -136,7 +133,7 @@ def test_ranks_that_fail_are_reported_with_what_they_said(tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
-    done = forked_main.run(main, ["bench", "linear_parallel", *arguments.split()])
+    done = programs.run_forked(main, ["bench", "linear_parallel", *arguments.split()])
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

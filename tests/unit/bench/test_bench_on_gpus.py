@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import own_output
 import pytest
 
 import collops
@@ -24,6 +23,7 @@ from collops.bench.options import on_gpu, parse
 from collops.bench.peers import GPU_PEERS
 from collops.bench.tables import machine_text
 from patience import patience
+from tests import programs
 
 NO_GPU = {**os.environ, "LD_LIBRARY_PATH": ""}
 # What a benchmark can measure on a GPU: calls that take a stream.
@@ -34,7 +34,7 @@ ON_GPU = {"all_gather_v", "all_reduce", "all_to_all", "linear_parallel", "reduce
 @pytest.mark.parametrize("name", ["all_gather_v", "linear_parallel"])
 def test_without_a_driver_one_line_says_so(name: str, backend: str) -> None:
     words = [sys.executable, "-m", "collops", "bench", name, "--quick", "--backend", backend]
-    done = own_output.run(words, capture_output=True, env=NO_GPU)
+    done = programs.run(words, capture_output=True, env=NO_GPU)
     if "backend" not in done.stderr:
         pytest.skip("this machine has a driver of CUDA")
     assert (done.returncode, done.stdout) == (2, "")

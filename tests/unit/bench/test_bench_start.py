@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import forked_main
-import own_output
 import pytest
 
 import collops
@@ -24,11 +22,12 @@ from collops.bench.ranks import check_same
 from collops.cli import main
 from collops.launch.rank_table import make_rank_table
 from collops.testing import RankErrors, run_ranks
+from tests import programs
 
 
 def test_ranks_of_collops_run_measure_together() -> None:
     words = ["-m", "collops", "run", "-n", "3", "-m", "collops", "bench", "all_gather_v"]
-    done = own_output.run(
+    done = programs.run(
         [sys.executable, *words, "--quick", "--sizes", "1k"],
         capture_output=True,
         env={**os.environ, "COLLOPS_NUM_THREADS": "1"},
@@ -55,7 +54,7 @@ def test_the_ranks_of_a_table_are_its_number(
     options.ranks = (2,)
     with pytest.raises(ValueError, match="--ranks 2: 4 ranks are started"):
         operator.points(options)
-    done = forked_main.run(
+    done = programs.run_forked(
         main,
         ["bench", "all_gather_v", "--rank-table", str(table), "--mpi", "/opt/mpi"],
         env={"COLLOPS_SERVER_ID": "node-a"},

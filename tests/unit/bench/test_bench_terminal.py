@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked_main
 import pytest
 
 from collops.bench.operators import load
 from collops.bench.options import parse
 from collops.cli import main
 from patience import patience
+from tests import programs
 
 
 def test_a_terminal_shows_which_point_is_measured() -> None:
@@ -47,7 +47,7 @@ def test_the_plot_s_path_and_a_line_for_an_issue_end_the_output(tmp_path: Path) 
     pytest.importorskip("matplotlib")
     path = tmp_path / "times.png"
     words = ["bench", "barrier", "--quick", "--iterations", "1", "--plot", str(path)]
-    done = forked_main.run(main, words, timeout=patience(100))
+    done = programs.run_forked(main, words, timeout=patience(100))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert f"plot: {path}" in lines

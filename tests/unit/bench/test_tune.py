@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import forked_main
-import own_output
 import pytest
 
 from collops.bench import tune as command
@@ -22,6 +20,7 @@ from collops.bench.operators import load
 from collops.bench.peers.mpi_launcher import Mpi
 from collops.cli import main
 from collops.core import core, usable_cores
+from tests import programs
 
 ROW = re.compile(r"\| +(\d) \| +(\w+) \| +([\d.]+) \| +([\d.]+) \| +([12]) steps? by ([\d.]+) \|")
 SIZES = "import collops.core, json; print(json.dumps(collops.core.core().tuned_sizes()))"
@@ -30,7 +29,7 @@ SIZES = "import collops.core, json; print(json.dumps(collops.core.core().tuned_s
 def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> None:
     path = tmp_path / "tuning.sh"
     words = [sys.executable, "-m", "collops", "tune", "--quick", "--output", str(path)]
-    done = own_output.run(words, capture_output=True)
+    done = programs.run(words, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     rows = [match.groups() for line in lines if (match := ROW.fullmatch(line))]
@@ -44,7 +43,7 @@ def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> No
     line = r"COLLOPS_TUNING=all_reduce_one_step_2=(\d+[km]?),all_reduce_one_step=(\d+[km]?)"
     assert re.fullmatch(line, lines[-1])
     assert path.read_text().splitlines()[-1] == f"export {lines[-1]}"
-    shell = own_output.run(
+    shell = programs.run(
         ["sh", "-c", f". '{path}' && exec '{sys.executable}' -c '{SIZES}'"], capture_output=True
     )
     found = {name: now for name, _, now, _ in json.loads(shell.stdout)}
@@ -218,7 +217,7 @@ def test_results_that_differ_and_ranks_that_fail_are_status_1(
     ],
 )
 def test_a_wrong_value_is_one_clear_line(arguments: str, env: dict[str, str], message: str) -> None:
-    done = forked_main.run(main, ["tune", *arguments.split()], env=env)
+    done = programs.run_forked(main, ["tune", *arguments.split()], env=env)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.startswith("collops tune: ")
@@ -232,9 +231,9 @@ def test_only_the_two_ways_are_measured_and_for_a_limited_time() -> None:
 
 
 def test_the_command_is_listed() -> None:
-    done = forked_main.run(main, ["--help"])
+    done = programs.run_forked(main, ["--help"])
     assert re.search(r"^ +tune +measure ", done.stdout, re.MULTILINE)
-    done = forked_main.run(main, ["tune", "--help"])
+    done = programs.run_forked(main, ["tune", "--help"])
     assert done.returncode == 0
     for word in ("--ranks 2,4", "--output FILE", "--quick", "Exit status"):
         assert word in done.stdout

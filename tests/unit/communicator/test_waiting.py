@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.unit.communicator.waiting_call import later
 
 FORK = multiprocessing.get_context("fork")
 

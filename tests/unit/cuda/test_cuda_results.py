@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stand_ins import (
+
+import collops
+from collops import cuda_array
+from collops.collectives import told_rows
+from collops.tensors import empty_like_kind, maker
+from collops.testing import run_ranks
+from tests.unit.cuda.cuda_stand_ins import (
     CUDA,
     READ_ONLY,
     CupyArray,
@@ -17,12 +23,6 @@ from cuda_stand_ins import (
     stand_in_cupy,
     stand_in_torch,
 )
-
-import collops
-from collops import cuda_array
-from collops.collectives import told_rows
-from collops.tensors import empty_like_kind, maker
-from collops.testing import run_ranks
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stand_ins import (
+
+import collops
+from tests.unit.cuda.cuda_stand_ins import (
     CUDA,
     CupyArray,
     OnGpu,
@@ -16,8 +18,6 @@ from cuda_stand_ins import (
     stand_in_cupy,
     stand_in_torch,
 )
-
-import collops
 
 LEGACY = 1
 

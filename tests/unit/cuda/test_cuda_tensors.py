@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stand_ins import ALIVE, CPU, CUDA, CUDA_HOST, CUDA_MANAGED, READ_ONLY, OnGpu
 
 import collops
 from collops.core import core
+from tests.unit.cuda.cuda_stand_ins import (
+    ALIVE,
+    CPU,
+    CUDA,
+    CUDA_HOST,
+    CUDA_MANAGED,
+    READ_ONLY,
+    OnGpu,
+)
 
 
 @pytest.mark.parametrize(

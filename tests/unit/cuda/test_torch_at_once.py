@@ -11,7 +11,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from cuda_stand_ins import CUDA, Described
+from tests.unit.cuda.cuda_stand_ins import CUDA, Described
 
 SHAPE = (ctypes.c_int64 * 2)(2, 3)
 DESCRIBE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Described))

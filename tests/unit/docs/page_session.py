@@ -16,9 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import own_output
-
 from patience import patience
+from tests import programs
 
 BLOCK = re.compile(
     r"(?P<varies><!-- varies -->\n)?^```(?P<kind>python|console)(?: title=\"(?P<title>[^\"]+)\")?\n"
@@ -43,7 +42,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def run(command: str, folder: Path) -> str:
     """The output of a command, and its exit status if that is not 0."""
-    done = own_output.run(
+    done = programs.run(
         ["sh", "-c", command],
         cwd=folder,
         env=environment(folder),

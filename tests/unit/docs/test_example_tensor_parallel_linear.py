@@ -8,16 +8,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import own_output
 import pytest
 from collops.examples import tensor_parallel_linear as example
+
+from tests import programs
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "tensor_parallel_linear.py"
 
 
 def run_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the example as a script, from a folder that has nothing to do with it."""
-    return own_output.run(
+    return programs.run(
         [sys.executable, str(SCRIPT), *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import page_session
 import pytest
 
 import tutorial_notebook
 from patience import patience
+from tests.unit.docs import page_session
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "docs" / "tutorials"

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from layers import (
+
+from tests.unit.house.layers import (
     BACKEND_TABLE,
     check_golden_room,
     check_imports,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from layers import PACKAGE_ROOMS
 
 from collops.cli.main import every_parser
 from collops.terminal.arguments import subparsers
+from tests.unit.house.layers import PACKAGE_ROOMS
 
 ROOT = Path(__file__).resolve().parents[3]
 BENCH = "python/collops/bench/"

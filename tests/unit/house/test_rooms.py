@@ -1,4 +1,4 @@
-"""What a file may be: no header with one user, and no two test modules with one name."""
+"""What a file may be: no header with one user, and no two C++ tests with one name."""
 
 from __future__ import annotations
 
@@ -83,11 +83,7 @@ def test_a_header_with_one_user_is_found(tmp_path: Path) -> None:
     assert headers_with_one_user(tmp_path) == {"ops/collops/core/one.h": "ops/collops/core/a.cpp"}
 
 
-def test_no_two_modules_of_the_tests_share_a_name() -> None:
-    """Rooms whose modules others import stand on one path, and a C++ test is a program's name."""
-    tests = list(files_below(ROOT, "tests"))
-    for kind in (
-        [p.name for p in tests if p.suffix == ".py" and not p.name.startswith(("test_", "conf"))],
-        [p.name for p in tests if p.name.endswith("_test.cpp")],
-    ):
-        assert sorted(kind) == sorted(set(kind))
+def test_no_two_cpp_tests_share_a_name() -> None:
+    """It is the name of a program, or of a test of ctest."""
+    names = [path.name for path in files_below(ROOT, "tests") if path.name.endswith("_test.cpp")]
+    assert sorted(names) == sorted(set(names))

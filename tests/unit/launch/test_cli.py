@@ -8,16 +8,16 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import own_output
 import pytest
 
 from collops.cli import main
 from collops.launch.rank_table import make_rank_table
+from tests import programs
 
 
 def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs ``collops`` with these arguments and variables."""
-    return own_output.run(
+    return programs.run(
         [sys.executable, "-m", "collops", *arguments],
         capture_output=True,
         env={**os.environ, **environment},
@@ -51,7 +51,7 @@ def test_version() -> None:
 
 def test_the_package_is_the_command() -> None:
     command = [sys.executable, "-m", "collops", "--version"]
-    done = own_output.run(command, capture_output=True)
+    done = programs.run(command, capture_output=True)
     assert (done.returncode, done.stdout) == (0, f"collops {metadata.version('collops')}\n")
 
 
@@ -193,7 +193,7 @@ def test_output_that_cannot_be_written_ends_the_program(words: tuple[str, ...]) 
     """Without a word where nobody reads it: as any program that SIGPIPE ends."""
 
     def ended(out: int | None) -> tuple[int, str]:
-        done = own_output.run(
+        done = programs.run(
             [sys.executable, "-m", "collops", *words], stdout=out, stderr=subprocess.PIPE
         )
         return done.returncode, done.stderr
@@ -215,7 +215,7 @@ def test_output_that_is_closed_is_dropped() -> None:
         "os.execv({0!r}, [{0!r}, '-m', 'collops', *{1!r}])"
     )
     for words in (PLAN, ("doctor",)):
-        done = own_output.run([sys.executable, "-c", code.format(sys.executable, words)])
+        done = programs.run([sys.executable, "-c", code.format(sys.executable, words)])
         assert done.returncode == 0
 
 
@@ -259,7 +259,7 @@ def test_doctor_says_what_limits_the_cores_and_that_there_are_no_pidfds() -> Non
         "core().without_pidfds = lambda: 'Function not implemented'\n"
         "main(['doctor'])\n"
     )
-    shown = own_output.run([sys.executable, "-c", code], capture_output=True).stdout
+    shown = programs.run([sys.executable, "-c", code], capture_output=True).stdout
     found = sections(shown)["Machine"]
     limited = f"3 of {os.cpu_count()} (CPU quota of /sys/fs/cgroup/job)"
     assert found["cores"] == f"{limited} may be used"
@@ -277,7 +277,7 @@ def test_doctor_works_where_the_core_cannot_load() -> None:
         "import sys; sys.modules['collops._core'] = None\n"
         "from collops.cli import main; raise SystemExit(main(['doctor']))"
     )
-    done = own_output.run([sys.executable, "-c", code], capture_output=True)
+    done = programs.run([sys.executable, "-c", code], capture_output=True)
     assert done.returncode == 1
     assert "collops cannot load its C++ core" in done.stdout
 
@@ -297,7 +297,7 @@ def test_trace_writes_one_line_per_step_of_a_call() -> None:
         "    comm.send(np.zeros(5), 1) if rank == 0 else comm.recv(np.zeros(5), 0)\n"
         "run_ranks(work, 2)"
     )
-    done = own_output.run(
+    done = programs.run(
         [sys.executable, "-c", code],
         capture_output=True,
         env={**os.environ, "COLLOPS_TRACE": "1"},

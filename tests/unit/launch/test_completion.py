@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked_main
 import pytest
 
 from collops.cli import main
 from collops.cli.main import COMMANDS, every_parser
 from collops.terminal.arguments import subparsers
 from patience import patience
+from tests import programs
 
 
 def test_every_command_has_its_options() -> None:
@@ -29,7 +29,7 @@ def test_every_command_has_its_options() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_is_one_of_the_shell(shell: str, tmp_path: Path) -> None:
     pytest.importorskip("shtab")
-    done = forked_main.run(main, ["completion", shell])
+    done = programs.run_forked(main, ["completion", shell])
     assert (done.returncode, done.stderr) == (0, "")
     assert "max-skipped" in done.stdout
     if shutil.which(shell) is not None:
@@ -58,7 +58,7 @@ def test_the_script_is_one_of_the_shell(shell: str, tmp_path: Path) -> None:
 def test_bash_completes(words: str, completed: str, tmp_path: Path) -> None:
     pytest.importorskip("shtab")
     (tmp_path / "cases.csv").touch()
-    (tmp_path / "script").write_text(forked_main.run(main, ["completion", "bash"]).stdout)
+    (tmp_path / "script").write_text(programs.run_forked(main, ["completion", "bash"]).stdout)
     asked = (
         f"source ./script; COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}; "
         f'COMP_LINE="{words}"; COMP_POINT={len(words)}; _shtab_collops; echo "${{COMPREPLY[*]}}"'
@@ -71,6 +71,6 @@ def test_bash_completes(words: str, completed: str, tmp_path: Path) -> None:
 
 def test_without_shtab_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    done = forked_main.run(main, ["completion", "bash"])
+    done = programs.run_forked(main, ["completion", "bash"])
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'collops[completion]'" in done.stderr

@@ -8,14 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked_main
 import numpy as np
-import own_output
 import pytest
 
 import collops
 from collops.cli import main
 from collops.demo.runs import Outcome, table
+from tests import programs
 
 OPERATORS = [
     "transformer layer",
@@ -30,7 +29,7 @@ FINDING = "  AllGatherV, rank 1, index [1, 1]: got 3.0, expected 2.0"
 
 def run_demo(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs the demo from a folder that has nothing to do with it."""
-    return own_output.run(
+    return programs.run(
         [sys.executable, "-m", "collops.demo", *arguments],
         cwd=folder,
         env={**os.environ, **variables},
@@ -92,9 +91,9 @@ def test_help_explains(tmp_path: Path) -> None:
 
 def test_the_name_that_was_used_is_shown(tmp_path: Path) -> None:
     assert run_demo(tmp_path, "--help").stdout.startswith("usage: python -m collops.demo ")
-    done = forked_main.run(main, ["demo", "--help"])
+    done = programs.run_forked(main, ["demo", "--help"])
     assert done.stdout.startswith("usage: collops demo ")
-    assert forked_main.run(main, ["demo", "--brake"]).stderr.startswith("collops demo: ")
+    assert programs.run_forked(main, ["demo", "--brake"]).stderr.startswith("collops demo: ")
 
 
 def test_without_a_core_the_error_is_one_line(tmp_path: Path) -> None:

@@ -7,18 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked_main
 import pytest
 
 from collops.cli import main
 from collops.core import core
 from collops.launch.rank_table import make_rank_table
 from patience import patience
+from tests import programs
 
 
 def report(**environment: str) -> tuple[int, dict[str, dict[str, str]]]:
     """The status, and the rows of every part by its title."""
-    done = forked_main.run(main, ["doctor"], env=environment)
+    done = programs.run_forked(main, ["doctor"], env=environment)
     assert done.stderr == ""
     parts: dict[str, dict[str, str]] = {}
     rows: dict[str, str] = {}

@@ -16,6 +16,7 @@ import pytest
 from collops.launch.processes import RankProcess, end_all, post, run_on_threads, start, watch
 from collops.launch.programs import Programs
 from patience import patience
+from tests import programs
 
 
 @contextmanager
@@ -111,19 +112,7 @@ def test_programs_are_ended_with_all_they_started(tmp_path: Path) -> None:
             raise RuntimeError("on purpose")
     assert own.failed
     # It has its signal, and ends when it runs next.
-    deadline = time.monotonic() + patience(20)
-    while not is_gone(int(text)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; nobody may have taken its status yet."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"
+    programs.await_gone(int(text))
 
 
 def test_a_program_that_does_not_start_ends_those_before_it(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import forked_main
 import pytest
 
 import collops
@@ -15,6 +14,7 @@ from collops.launch.environment import FOREIGN
 from collops.launch.rank_table import make_rank_table
 from collops.testing import run_ranks
 from patience import patience
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[3]
 # Of documentation (RFC 5737): it is no host's, and packets to it arrive nowhere.
@@ -96,7 +96,7 @@ def test_ranks_of_run_ranks_meet_on_ucx(ucx: str) -> None:
 def test_ranks_of_golden_run_meet(ucx: str) -> None:
     file = ROOT / "examples" / "golden" / "send.csv"
     words = ["golden", "run", str(file), "--backend", ucx, "--timeout", "10", "--filter", "1-3"]
-    done = forked_main.run(main, words, timeout=patience(100))
+    done = programs.run_forked(main, words, timeout=patience(100))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 
@@ -104,7 +104,7 @@ def test_ranks_of_golden_run_meet(ucx: str) -> None:
 def test_ranks_of_a_benchmark_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLLOPS_TIMEOUT_S", "10")
     words = ["bench", "all_gather_v", "--quick", "--peers", "none", "--sizes", "1k"]
-    done = forked_main.run(main, [*words, "--iterations", "1"], timeout=patience(100))
+    done = programs.run_forked(main, [*words, "--iterations", "1"], timeout=patience(100))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 ranks on 1 host" in done.stdout
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import forked_main
 import pytest
 
 from collops.cli import main
 from collops.cli.main import COMMANDS
 from collops.terminal.arguments import Parser
+from tests import programs
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ from collops.terminal.arguments import Parser
     ],
 )
 def test_what_is_misspelt_is_told_in_one_line(words: str, said: str) -> None:
-    done = forked_main.run(main, words.split())
+    done = programs.run_forked(main, words.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
@@ -76,7 +76,7 @@ def test_what_is_misspelt_is_told_in_one_line(words: str, said: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_this_parser(name: str) -> None:
-    done = forked_main.run(main, [name, "--no-such-option"])
+    done = programs.run_forked(main, [name, "--no-such-option"])
     assert done.returncode == 2
     assert done.stderr.endswith("--help\n")
     assert done.stderr.count("\n") == 1
@@ -99,7 +99,7 @@ def test_words_of_a_program_are_its_own() -> None:
 )
 def test_an_operator_has_the_spelling_of_its_method_too(words: str) -> None:
     own, method = (
-        forked_main.run(main, words.format(name).split())
+        programs.run_forked(main, words.format(name).split())
         for name in ("all_gather_v", "all_gatherv")
     )
     assert (own.returncode, method.returncode) == (0, 0)
@@ -119,7 +119,7 @@ _TAKES_DTYPE = {
     ("words", "word"), [(words, word) for words, each in _TAKES_DTYPE.items() for word in each]
 )
 def test_every_command_takes_the_same_words_of_an_element_type(words: str, word: str) -> None:
-    done = forked_main.run(main, words.format(word).split())
+    done = programs.run_forked(main, words.format(word).split())
     # The files are not there, which is told once the words are read.
     assert "dtype" not in done.stderr
     assert done.returncode == (0 if words.startswith("plan") else 2)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from collops.core import core
 from collops.launch.programs import Prefixed
 from collops.launch.rank_table import make_rank_table, read_rank_table
 from patience import patience
+from tests import programs
 
 RUN = [sys.executable, "-m", "collops", "run"]
 LIMIT_S = patience(60.0)
@@ -41,21 +41,6 @@ def script(tmp_path: Path):
         return str(path)
 
     return write
-
-
-def await_gone(pid: int) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 def test_ranks_meet_and_their_lines_are_prefixed(script):
@@ -182,7 +167,7 @@ def test_the_first_failure_ends_all_and_is_the_status(script):
     assert b"rank 1 (pid " in ended.stderr
     assert b"exited with status 7" in ended.stderr
     for line in ended.stdout.decode().splitlines():
-        assert not alive(int(line.split()[1]))
+        assert not programs.is_alive(int(line.split()[1]))
 
 
 def test_of_failures_together_the_first_is_the_status(script, tmp_path):
@@ -361,7 +346,7 @@ def test_ranks_end_with_a_launcher_that_is_killed(script):
     job.kill()
     job.wait(LIMIT_S)
     for pid in pids:
-        await_gone(pid)
+        programs.await_gone(pid)
     job.communicate()
 
 
@@ -374,7 +359,7 @@ def test_what_a_rank_leaves_behind_is_ended(script):
     ended = collops_run("-n", "2", path)
     assert ended.returncode == 0
     for line in ended.stdout.decode().splitlines():
-        await_gone(int(line.split()[1]))
+        programs.await_gone(int(line.split()[1]))
 
 
 def test_bytes_pass_as_they_are(script):

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import own_output
 import pytest
 
 import collops
 from collops.testing import RankDiedError, RankEndedError, RankErrors, run_ranks
 from patience import patience
+from tests import programs
 
 
 def test_results_are_in_rank_order() -> None:
@@ -319,5 +319,5 @@ def test_a_main_module_that_does_not_end_is_the_reason(tmp_path: Path) -> None:
         "    time.sleep(600)\n"
         f"run_ranks(divmod, 1, 1, timeout={patience(2)}, start_method='spawn')\n"
     )
-    done = own_output.run([sys.executable, str(program)], capture_output=True)
+    done = programs.run([sys.executable, str(program)], capture_output=True)
     assert "fn yet: a rank that is not forked runs the main module first" in done.stderr

@@ -13,11 +13,11 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import own_output
 import pytest
 
 import collops
 import environment
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[3]
 MADE_HERE = [".git", ".venv", "build", "dist", "out", "__pycache__", ".*_cache", "*.egg-info"]
@@ -40,7 +40,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
         stderr=subprocess.STDOUT,
     )
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-6000:]}"
-    return own_output.own(done.stdout)
+    return programs.own(done.stdout)
 
 
 def new_venv(folder: Path) -> Path:
@@ -206,7 +206,7 @@ def test_without_linux_the_core_is_not_built(sources: Path) -> None:
 
 def preflight(tools: Path, python: str | Path = "python3") -> subprocess.CompletedProcess[str]:
     """Runs the preflight check with a PATH that has nothing but `tools`."""
-    return own_output.run(
+    return programs.run(
         ["/bin/sh", str(ROOT / "tools" / "preflight.sh"), str(python)],
         env={"PATH": str(tools)},
         capture_output=True,

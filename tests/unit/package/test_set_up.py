@@ -9,11 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import own_output
 import pytest
 
 import environment
 from patience import patience
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTICE = "[notice] A new release of pip is available: 23.0 -> 26.0"
@@ -233,6 +233,6 @@ def test_the_preflight_check_takes_a_python_with_spaces_that_says_more(tmp_path:
 def test_lines_of_the_machine_are_removed_from_output() -> None:
     known = frozenset({"a notice"})
     text = "a notice\nfirst\n\na notice \nnot a notice\na notice\r\nlast"
-    assert own_output.own(text, known) == "first\n\na notice \nnot a notice\nlast"
-    done = own_output.run(["sh", "-c", "echo out; echo err >&2; exit 3"], capture_output=True)
+    assert programs.own(text, known) == "first\n\na notice \nnot a notice\nlast"
+    done = programs.run(["sh", "-c", "echo out; echo err >&2; exit 3"], capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.unit.communicator.waiting_call import later
 
 EXIT = """
 import sys, threading, time

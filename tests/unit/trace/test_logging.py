@@ -6,10 +6,10 @@ import os
 import re
 import sys
 
-import own_output
 import pytest
 
 from patience import patience
+from tests import programs
 
 CALLS = """
 from collops.testing import run_ranks
@@ -24,7 +24,7 @@ run_ranks(work, 2, threads={threads})
 
 def run(code: str) -> tuple[list[str], list[str]]:
     """The lines that a program prints and those that it writes to standard error."""
-    done = own_output.run(
+    done = programs.run(
         [sys.executable, "-c", code],
         capture_output=True,
         env={**os.environ, "COLLOPS_TRACE": "1"},
