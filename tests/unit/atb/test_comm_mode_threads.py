@@ -177,7 +177,7 @@ def test_a_thread_that_takes_too_long_is_shown() -> None:
 
     start = time.monotonic()
     with pytest.raises(RankErrors) as caught:
-        run_ranks(work, 2, threads=True, timeout=patience(3.0))
+        run_ranks(work, 2, threads=True, timeout=patience(1.0))
     assert time.monotonic() - start < patience(12)
     assert list(caught.value.errors) == [1]
     assert type(caught.value.errors[1]) is RankEndedError

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
+import multiprocessing
 
 import numpy as np
 
 import collops
 from collops.testing import run_ranks
-from patience import patience
 
 
 def test_a_time_out_names_the_domains_that_have_not_met() -> None:
@@ -41,14 +40,17 @@ def test_a_time_out_of_the_only_domain_names_no_other() -> None:
         param = collops.AllReduceParam(rank=rank, rank_size=2, backend="shm", comm_domain="late")
         operation = collops.Operation(param)
         if rank == 1:
-            time.sleep(patience(4))
+            told.get()  # that the other rank has waited long enough
             return ""
         try:
             operation.forward([np.ones(3, np.float32)])
         except collops.RankTimeoutError as error:
             return error.message
+        finally:
+            told.put(None)
         return "no error"
 
+    told = multiprocessing.get_context("fork").SimpleQueue()
     late, _ = run_ranks(work, 2, env={"COLLOPS_TIMEOUT_S": "2"})
     assert "2 s" in late
     assert "has not met" not in late
