@@ -8,11 +8,13 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.cuda.cuda_stand_ins import CUDA, Described
 
+ROOT = Path(__file__).resolve().parents[3]
 SHAPE = (ctypes.c_int64 * 2)(2, 3)
 DESCRIBE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Described))
 
@@ -63,9 +65,8 @@ class Tensor:
 def test_a_cuda_tensor_is_read_at_once() -> None:
     from patience import patience  # which the process does not find
 
-    done = subprocess.run(
-        [sys.executable, __file__], capture_output=True, text=True, timeout=patience(100)
-    )
+    command = [sys.executable, "-m", "tests.unit.cuda.test_torch_at_once"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience(100))
     assert done.returncode == 0, done.stderr
 
 
