@@ -222,22 +222,26 @@ class Runner:
         begun = re.findall(r"^(?: +Start +\d+: (?=\S+$))?(\S+_test$|tests/\S+::.*\S)", text, re.M)
         return ended or begun[-1:] or [f"{suite} ended with {status}"]
 
-    def confirms(self, number: int, suite: str, test: str) -> bool:
-        """Whether the test passes without the fault, and fails again with it."""
-        one = ["-R", f"^{test}$"] if suite == "cpp" else [test]
-        if not self.failed([], suite, one, "near"):
-            return bool(self.failed([number], suite, one, "near"))
+    def passes(self, suite: str, test: str) -> bool:
+        """Whether the test passes without a fault; one that does not is left out from now on."""
+        if not self.failed([], suite, self.only(suite, test), "near"):
+            return True
         say(f"  {suite}: {test} fails without a fault: left out from now on")
         self._unrelated.setdefault(suite, []).append(test)
         UNRELATED.write_text(json.dumps(self._unrelated, indent=1))
         return False
 
+    @staticmethod
+    def only(suite: str, test: str) -> list[str]:
+        """The arguments that run one test."""
+        return ["-R", f"^{test}$"] if suite == "cpp" else [test]
+
     def finds(self, number: int, stage: str, suite: str, args: Sequence[str]) -> str:
         """The test of these that fails by the fault alone; "" if there is none."""
         for _ in range(0 if self._suites[suite]["reason"] else TRIES):
-            failed = self.failed([number], suite, args, stage)
-            if not failed or self.confirms(number, suite, failed[0]):
-                return failed[0] if failed else ""
+            test = next(iter(self.failed([number], suite, args, stage)), "")
+            if not test or self.causes([number], suite, test):
+                return test
         return ""
 
     def parts(self, fault: Fault) -> Iterator[tuple[str, str, list[str]]]:
@@ -268,6 +272,19 @@ class Runner:
                 break
         return row | {"seconds": round(time.monotonic() - begin)}
 
+    def causes(self, numbers: Sequence[int], suite: str, test: str) -> list[int]:
+        """By which of these faults the test fails; by none if it fails without them."""
+        one, found, left = self.only(suite, test), [], [*numbers]
+        if not self.passes(suite, test):
+            return []
+        while left and self.failed(left, suite, one, "near"):
+            each = (n for n in left if len(left) == 1 or self.failed([n], suite, one, "near"))
+            if (number := next(each, None)) is None:
+                break
+            found.append(number)
+            left.remove(number)
+        return found
+
     def run_all(self, rows: dict[str, dict[str, Any]], numbers: list[int]) -> None:
         """Runs every test with all these faults, and what fails with each."""
         for suite, own in self._suites.items():
@@ -277,11 +294,10 @@ class Runner:
             say(f"all of {suite} with {left}")
             for test in self.failed(left, suite, own["rooms"], "all"):
                 say(f"  {test}")
-                for number in left:
-                    row = rows[str(number)]
-                    if row["found_by"] == NOT_FOUND and self.confirms(number, suite, test):
-                        row |= {"found_by": test, "suite": suite, "stage": "all"}
-                        say(f"  finds {number}")
+                for number in self.causes(left, suite, test):
+                    rows[str(number)] |= {"found_by": test, "suite": suite, "stage": "all"}
+                    left.remove(number)
+                    say(f"  finds {number}")
             write_tables(rows)
 
 
