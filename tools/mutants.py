@@ -248,6 +248,10 @@ class Runner:
         """What runs for a fault, in its order: stage, suite and arguments."""
         for entry in fault.near:
             suite, *args = shlex.split(entry)
+            # For pytest a path that is no more would be an error.
+            args = [x for x in args if not x.startswith("tests/") or (TREE / x).exists()]
+            if not args:
+                continue
             rooms = self._suites[suite]["rooms"] if args[0].startswith("-") else []
             yield "near", suite, ["-R", *args] if suite == "cpp" else [*rooms, *args]
         folders, rooms, others = (words.split() for words in self._layers[fault.layer])
