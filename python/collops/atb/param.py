@@ -202,7 +202,7 @@ class Param:
                 f"pass json.dumps() of it, or {cls.__name__}(**fields)",
             )
         values = json.loads(core().normal_json(cls.__name__, text))
-        names = {_camel(f.name): f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        names = {_camel(f.name): f.name for f in dataclasses.fields(cls)}
         known = {names[key]: value for key, value in values.items() if key != "rsv"}
         for name in cls._readers.keys() & known.keys():
             known[name] = cls._readers[name](known[name])
@@ -210,7 +210,7 @@ class Param:
 
     def _raw_json(self) -> str:
         values = {}
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+        for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if f.name == "hccl_comm" or (f.name == "rsv" and bytes(value) == f.default):
                 continue
@@ -223,7 +223,7 @@ class Param:
                 f"{type(self).__name__} with hccl_comm cannot be pickled: "
                 "the communicator belongs to this process"
             )
-        names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        names = [f.name for f in dataclasses.fields(self)]
         return _rebuild, (type(self), {name: getattr(self, name) for name in names})
 
 
