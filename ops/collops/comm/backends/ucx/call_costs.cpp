@@ -51,12 +51,11 @@ class CallCosts {
     found_.link_bytes.resize(found_.hosts.size() * found_.hosts.size());
   }
 
-  // Blocks or slices that cross as they are.
-  void AddPieces(const Schedule& schedule);
-  void AddPlans(const std::vector<ReductionPlan>& plans);
-  // In the host, before and after.
+  // One of these, for the call: AllGatherV; ReduceScatterV in which slices cross as they are, or by
+  // plans.
   void AddGather(const GatherSchedule& schedule);
   void AddSlices();
+  void AddPlans(const std::vector<ReductionPlan>& plans);
 
   Prediction Found();
 
@@ -76,8 +75,10 @@ class CallCosts {
   }
   PredictedHost& Host(int host) { return found_.hosts[static_cast<size_t>(host)]; }
   void Send(int from, int to, int64_t bytes, int64_t messages);
-  // The ranks of every host compare their calls, and meet so often more.
-  void AddMeetings(int64_t more);
+  // The heads, and the blocks or slices that cross as they are.
+  void AddPieces(const Schedule& schedule);
+  // The ranks of every host compare their calls, and share what they have.
+  void AddMeetings();
   void AddStage(int owner, const ReductionPlan& plan, size_t stage, std::vector<int64_t>* trips);
 
   const HostMap& hosts_;
@@ -103,9 +104,9 @@ void CallCosts::Send(int from, int to, int64_t bytes, int64_t messages) {
   met_[one * ranks_.size() + two] = met_[two * ranks_.size() + one] = true;
 }
 
-void CallCosts::AddMeetings(int64_t more) {
+void CallCosts::AddMeetings() {
   for (int host = 0; host < hosts_.hosts(); ++host) {
-    if (hosts_.RanksOf(host).size() > 1) Host(host).meetings += 1 + more;
+    if (hosts_.RanksOf(host).size() > 1) Host(host).meetings += 2;
   }
 }
 
@@ -133,7 +134,7 @@ void CallCosts::AddPieces(const Schedule& schedule) {
 // other hosts is then shared in a meeting of its own.
 void CallCosts::AddGather(const GatherSchedule& schedule) {
   AddPieces(schedule);
-  AddMeetings(1);
+  AddMeetings();
   for (int rank = 0; rank < hosts_.ranks(); ++rank) {
     const bool alone = Beside(rank).size() == 1;
     At(rank).copied_bytes += alone ? BytesOf(rank) : BytesBeside(rank) + 2 * BytesOf(rank);
@@ -151,7 +152,7 @@ void CallCosts::AddGather(const GatherSchedule& schedule) {
 // every slice is read, and the sum written: a copy reads and writes.
 void CallCosts::AddSlices() {
   AddPieces(SliceSchedule(hosts_, call_.counts.data(), item_));
-  AddMeetings(1);
+  AddMeetings();
   for (int rank = 0; rank < hosts_.ranks(); ++rank) {
     const auto others = static_cast<int64_t>(Beside(rank).size()) - 1;
     if (others > 0) At(rank).copied_bytes += BytesOf(rank) * others + BytesBeside(rank);
@@ -163,7 +164,7 @@ void CallCosts::AddSlices() {
 void CallCosts::AddPlans(const std::vector<ReductionPlan>& plans) {
   const std::vector<int64_t> nothing(ranks_.size());
   AddPieces(SliceSchedule(hosts_, nothing.data(), item_));  // the heads alone
-  AddMeetings(1);
+  AddMeetings();
   for (size_t i = 0; i < plans.size(); ++i) {
     const int owner = static_cast<int>(i);
     if (BytesOf(owner) == 0) continue;

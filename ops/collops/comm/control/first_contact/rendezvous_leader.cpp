@@ -136,7 +136,7 @@ Status RendezvousLeader::Gather(const Deadline& deadline) {
   return Ok();
 }
 
-// Takes those who have proven themselves. Those of another domain are answer that they err.
+// Takes those who have proven themselves. Those of another domain are told that they err.
 void RendezvousLeader::Receive() {
   std::vector<Proven> proven;
   while (ranks_listener_.Next(&proven)) continue;
