@@ -53,6 +53,23 @@ def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_example(
+    name: str, folder: Path, *arguments: str, ranks: int = 0, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a script of examples/, under torchrun where `ranks` is given, in a folder of its own."""
+    script = Path(__file__).parents[1] / "examples" / name
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    own_env = {"PYTHONDONTWRITEBYTECODE": "1"} | ({"OMP_NUM_THREADS": "1"} if ranks else {})
+    return run(
+        [sys.executable, *(launcher if ranks else []), str(script), *arguments],
+        cwd=folder,
+        env={**os.environ, **own_env, **env},
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=patience(100),
+    )
+
+
 def run_forked(
     main: Callable[[], int],
     arguments: Sequence[str],

@@ -1,6 +1,7 @@
 """LinearParallel large enough for all of its ways: several strips of columns, x through the slot,
 through the stage in parts of rows and of columns, round the stage's ring, and in place.
 
+A slot takes 16 KiB of x, a part of the stage 256 KiB, the stage 2 MiB.
 Cases of golden's own kinds of data. A way depends on bytes, so each has one dtype; the smaller
 cases have every dtype.
 """
@@ -25,9 +26,7 @@ from collops.golden.operators.linear_parallel.reference import output_block
 
 from tests.conformance.runs import Run
 
-SLOT, PART, STAGE = 16 << 10, 256 << 10, 2 << 20  # bytes of x: one place, one part, all parts
 LONG_ROW = 12_000  # bytes; 24 such rows are more than a part, which then holds some columns of them
-ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def case_of(

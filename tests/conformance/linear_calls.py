@@ -11,28 +11,12 @@ from collops.golden.cases import Case, all_cases
 import collops
 from tests.conformance.once import inputs
 from tests.conformance.runs import Run, as_real
+from tests.linear_case import param_of
 
 
 @lru_cache
 def cases_of(run: Run) -> tuple[Case, ...]:
     return tuple(all_cases("linear_parallel", rank_sizes=(run.ranks,)))
-
-
-def param_of(comm: collops.Communicator, case: Case, run: Run) -> Any:
-    call = case.linear
-    assert call is not None
-    return collops.LinearParallelParam(
-        **run.named_param(comm),
-        type=call.type,
-        trans_weight=call.trans_weight,
-        has_residual=call.has_residual,
-        keep_intermediate=call.keep_intermediate,
-        two_dim_tp_info=collops.TwoDimTPInfo(
-            ag_dim=call.ag_dim, rs_dim=call.rs_dim, inner_dim_is_ag=int(call.inner_dim_is_ag)
-        ),
-        gather_rows=list(call.gather_rows[comm.rank]) if call.gather_rows else [],
-        scatter_rows=list(call.scatter_rows[comm.rank]) if call.scatter_rows else [],
-    )
 
 
 def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -> list[Any]:
@@ -42,7 +26,7 @@ def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -
     ]
     if not run.threads and not run.on_device:  # threads share their environment
         os.environ["COLLOPS_FUSED"] = str(int(fused))
-    operation = collops.Operation(param_of(comm, case, run))
+    operation = collops.Operation(param_of(case, comm.rank, **run.named_param(comm)))
     descs = operation.infer_shape(ins)
     dtype = as_real(next(iter(inputs(case)[comm.rank].values())), case.dtype).dtype
     outs = [run.poisoned(comm, desc.shape, dtype) for desc in descs]

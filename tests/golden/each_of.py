@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import pytest
-from golden.cases import Case
-
-
-def each_case(cases: Iterable[Case]) -> Callable[[Callable[[Case], None]], Callable[..., None]]:
-    """Makes a check of one case a test for each operator and number of ranks."""
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(f"{case.operator}.p{case.rank_size}", []).append(case)
-
-    def as_test(check: Callable[[Case], None]) -> Callable[..., None]:
-        @pytest.mark.parametrize("group", groups)
-        def test(group: str) -> None:
-            check_all(check, {case.id: (case,) for case in groups[group]})
-
-        test.__doc__ = check.__doc__
-        return test
-
-    return as_test
 
 
 def each_seed(number: int, *others: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:

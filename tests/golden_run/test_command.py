@@ -46,17 +46,22 @@ def closing_line(done: subprocess.CompletedProcess[str]) -> str:
     return re.sub(r"; [0-9.]+ cases per second$", "", done.stdout.splitlines()[-1])
 
 
+def planted(*lines: str) -> str:
+    """Code with which a rank makes another `report` of what it did."""
+    body = "".join(f"    {line}\n" for line in lines)
+    return (
+        "from collops.golden_run import rank\n"
+        "import numpy as np\n"
+        "from dataclasses import replace\n"
+        "right = rank.execute\n"
+        f"def execute(call, own):\n    report = right(call, own)\n{body}    return report\n"
+        "import collops.golden_run.runner as r\n"
+        "r.Runner.__init__.__kwdefaults__['work'] = execute"
+    )
+
+
+WRONG = planted("report = replace(report, outputs=tuple(y * 0 for y in report.outputs))")
 NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
-
-
-@pytest.mark.parametrize("operator", ["all_gather_v", "reduce_scatter_v"])
-def test_sample_case_files_pass(operator: str) -> None:
-    file = SAMPLES / f"{operator}.csv"
-    done = golden("run", file)
-    rows = len(file.read_text().splitlines()) - 1
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert closing_line(done) == f"{rows} passed, 0 failed, {NONE_SKIPPED}"
-    assert re.search(r"; [0-9.]+ cases per second\n$", done.stdout)
 
 
 def test_every_sample_runs() -> None:
@@ -65,6 +70,7 @@ def test_every_sample_runs() -> None:
     command = [sys.executable, "-m", "collops", "golden", *words]
     done = programs.run(command, capture_output=True, timeout=patience(110))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert re.search(r" 0 failed, .*; [0-9.]+ cases per second\n$", done.stdout)
 
 
 def test_a_folder_stands_for_its_case_files(case_file: CaseFile, tmp_path: Path) -> None:
@@ -150,12 +156,6 @@ def test_a_file_without_cases(case_file: CaseFile, tmp_path: Path) -> None:
         assert done.stderr.startswith(f"collops golden run: {path}: {problem}")
 
 
-def test_a_missing_backend_has_its_reason() -> None:
-    done = golden("run", SAMPLES / "all_gather_v.csv", "--backend", "nccl")
-    assert done.returncode == 2
-    assert "backend nccl: " in done.stderr
-
-
 def test_filters(case_file: CaseFile) -> None:
     path = case_file({}, {"CaseName": "bf16_one", "dtype": "bf16"}, {}, {})
     for text, count in (("bf16", 1), ("1,3-4", 3), (" 1, 3 - 4", 3), ("", 4), ("case_", 3)):
@@ -186,12 +186,6 @@ def test_more_ranks_than_the_backend_takes(case_file: CaseFile) -> None:
     done = golden("run", case_file({}, many, {**many, "expected": "C:ERROR_UNSUPPORTED"}))
     assert closing_line(done).startswith("2 passed, 0 failed, ")
     assert closing_line(done).endswith(", 1 skipped (1 more than 128 ranks)")
-
-
-def test_nothing_passed_is_no_success(case_file: CaseFile) -> None:
-    done = golden("run", case_file({"operator": "FillOperation"}))
-    assert done.returncode == 1
-    assert "nothing passed" in done.stderr
 
 
 def test_a_malformed_row_fails_and_hides_no_other(case_file: CaseFile) -> None:
@@ -237,17 +231,8 @@ def test_a_known_difference_that_no_longer_occurs_fails(case_file: CaseFile) -> 
 
 
 def test_ranks_have_other_data_unless_asked(case_file: CaseFile, tmp_path: Path) -> None:
-    code = (
-        "from collops.golden_run import rank\n"
-        "from pathlib import Path\n"
-        "right = rank.execute\n"
-        "def execute(call, own):\n"
-        f"    path = Path({str(tmp_path)!r}, f'data{{own}}')\n"
-        "    path.write_bytes(call.inputs(own)[0].array.tobytes())\n"
-        "    return right(call, own)\n"
-        "import collops.golden_run.runner as r\n"
-        "r.Runner.__init__.__kwdefaults__['work'] = execute"
-    )
+    path = f"f'{tmp_path}/data{{own}}'"
+    code = planted(f"open({path}, 'wb').write(call.inputs(own)[0].array.tobytes())")
 
     def data(*arguments: object) -> list[bytes]:
         done = golden("run", case_file({}), *arguments, code=code)
@@ -281,17 +266,9 @@ def test_junit(case_file: CaseFile, tmp_path: Path) -> None:
 
 
 def test_tolerance_of_atb(case_file: CaseFile) -> None:
-    code = (
-        "from collops.golden_run import rank\n"
-        "import numpy as np\n"
-        "from dataclasses import replace\n"
-        "right = rank.execute\n"
-        "def execute(call, own):\n"
-        "    report = right(call, own)\n"
-        "    [y] = report.outputs\n"
-        "    return replace(report, outputs=(np.nextafter(y, np.float16(99)),))\n"
-        "import collops.golden_run.runner as r\n"
-        "r.Runner.__init__.__kwdefaults__['work'] = execute"
+    code = planted(
+        "[y] = report.outputs",
+        "report = replace(report, outputs=(np.nextafter(y, np.float16(99)),))",
     )
     path = case_file({"operator": "ReduceScatterVOperation", "rows": 64})
     done = golden("run", path, code=code)
@@ -299,18 +276,6 @@ def test_tolerance_of_atb(case_file: CaseFile) -> None:
     assert "pattern: rounding" in done.stdout
     done = golden("run", path, "--tolerance", "atb", code=code)
     assert closing_line(done) == f"1 passed, 0 failed, {NONE_SKIPPED}", done.stdout
-
-
-WRONG = (
-    "from collops.golden_run import rank\n"
-    "from dataclasses import replace\n"
-    "right = rank.execute\n"
-    "def execute(call, own):\n"
-    "    report = right(call, own)\n"
-    "    return replace(report, outputs=tuple(y * 0 for y in report.outputs))\n"
-    "import collops.golden_run.runner as r\n"
-    "r.Runner.__init__.__kwdefaults__['work'] = execute"
-)
 
 
 def test_plot(case_file: CaseFile, tmp_path: Path) -> None:
@@ -358,7 +323,7 @@ def test_expected_outputs_are_read_from_the_case_file(tmp_path: Path) -> None:
 def test_reductions_that_atb_lacks_are_skipped(tmp_path: Path) -> None:
     manifest = write_cases(all_cases("reduce_scatter_v", text="p2.avg-float16"), tmp_path)
     done = golden("run", manifest)
-    assert done.returncode == 1
+    assert done.returncode == 1 and "nothing passed" in done.stderr
     assert "1 skipped (1 reduce_scatter_v has no avg in ATB)" in done.stdout
 
 
@@ -386,10 +351,3 @@ def test_the_other_commands_need_no_core(tmp_path: Path) -> None:
     done = golden("run", SAMPLES / "all_gather_v.csv", code=code)
     assert done.returncode == 2
     assert "collops cannot load its C++ core" in done.stderr
-
-
-def test_help_names_the_commands() -> None:
-    done = golden("--help")
-    assert done.returncode == 0
-    assert all(word in done.stdout for word in ("run", "list", "generate", "compare"))
-    assert "--max-skipped" in golden("run", "--help").stdout

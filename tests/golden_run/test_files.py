@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -55,16 +54,6 @@ def test_data_of_a_kind_that_golden_does_not_make_is_taken_from_the_file(tmp_pat
     manifest.write_text(re.sub(r'"kind": "\w+"', '"kind": "measured"', manifest.read_text()))
     done = golden("run", manifest)
     assert closing_line(done) == f"3 passed, 0 failed, {NONE_SKIPPED}", done.stdout + done.stderr
-
-
-def test_a_case_that_the_manifest_states_in_part(tmp_path: Path) -> None:
-    manifest = write_cases(all_cases("all_gather_v", text="p2.shares-3-5"), tmp_path)
-    content = json.loads(manifest.read_text())
-    del content["cases"][0]["counts"]
-    manifest.write_text(json.dumps(content))
-    done = golden("run", manifest)
-    assert (done.returncode, "case 1" in done.stderr) == (2, True), done.stderr
-    assert "counts" in done.stderr and str(manifest) in done.stderr
 
 
 def test_tensors_that_no_machine_has_room_for(case_file: CaseFile) -> None:
@@ -149,11 +138,3 @@ def test_a_tensor_file_that_is_not_there_is_found_before_the_run(case_file: Case
     done = golden("run", path)
     assert f"{path}:2: column InTensorFile: nope.npy is not beside the case file" in done.stdout
     assert closing_line(done) == f"1 passed, 1 failed, {NONE_SKIPPED}", done.stdout
-
-
-def test_numbers_that_no_case_has_and_files_that_are_not_there(case_file: CaseFile) -> None:
-    done = golden("run", case_file({}), "--filter", "1,9")
-    assert done.returncode == 2
-    assert done.stderr == "collops golden run: filter '1,9': no case has the number 9\n"
-    done = golden("run", "nofile.csv")
-    assert done.stderr == "collops golden run: nofile.csv: No such file or directory\n"

@@ -84,7 +84,6 @@ def abort(w: Witness) -> None:
             waits = w.once_asleep(w.gates[0].open)
             w.hears(case, comm.barrier)
             waits.join()
-    every_call(w, comm, "aborted")
     for case, rows in {"of few": 2, "of many": LARGE}.items():
         comm = w.join(f"aborted before {case}")
         if w.last:

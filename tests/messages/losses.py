@@ -205,14 +205,13 @@ SCENES = [
             ("", CALLS, {}),
             *((engine, LINEAR_CALLS, env) for engine, env in ENGINES.items()),
         ]
-        if (ending != "ends" or not engine)
-        and (ranks > 2 or (ending == "is killed" and not engine))
+        if (not engine and ranks > 2) or (ending == "is killed" and (ranks > 2 or not engine))
     ),
     *(
         Scene(f"3 ranks, one does not come{engine}", 3, stay_away(table), env)
         for engine, table, env in [
             ("", LATE_CALLS, {}),
-            *((engine, LINEAR_CALLS, env) for engine, env in ENGINES.items()),
+            (", fused", LINEAR_CALLS, ENGINES[", fused"]),
         ]
     ),
     *(

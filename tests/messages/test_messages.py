@@ -16,7 +16,6 @@ from tests.messages import (
     first_contact,
     linear_disagreements,
     losses,
-    refusals,
 )
 from tests.messages.scene import Scene
 from tests.messages.update import Played, check, play_all, title, update
@@ -25,7 +24,6 @@ PATH = Path(__file__).with_name("expected.txt")
 SCENES: list[Scene] = [
     *disagreements.SCENES,
     *linear_disagreements.SCENES,
-    *refusals.SCENES,
     *losses.SCENES,
     *endings.SCENES,
     *first_contact.SCENES,

@@ -49,19 +49,6 @@ def test_the_ranks_of_collops_run_measure_together(two_hosts: list[Host]) -> Non
     assert nothing == ""
 
 
-def test_all_reduce_has_one_algorithm_between_hosts(two_hosts: list[Host]) -> None:
-    words = ["-m", "collops", "bench", "all_reduce", *QUICK, "--algorithms"]
-    with Job(two_hosts, [0, 1], *words) as job:
-        (status, out, err), _ = job.results(LIMIT_S)
-    assert status == 0, out + err
-    said = (
-        "all_reduce: one algorithm, 2 steps: a ReduceScatterV, then an AllGatherV, at every size."
-    )
-    assert f"[0] {said}\n" in out
-    assert "|    ok |" in out
-    assert not any(word in out for word in ("1 step", "2 steps plain", "The library chose"))
-
-
 def test_gloo_meets_across_hosts(two_hosts: list[Host]) -> None:
     pytest.importorskip("torch")
     words = ["-m", "collops", "bench", "all_gather_v", *QUICK, "--peers", "gloo"]

@@ -5,7 +5,6 @@ And strangers at the job's port, who change nothing.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from tests.multihost.hosts import Host
 from tests.multihost.jobs import RANKS, RUN, table_of
 
 SUM = str(RANKS / "sum.py")
-LEAVE = str(RANKS / "leaves.py")
 LIMIT_S = patience(60.0)
 PORT = "29577"
 STRANGER = """
@@ -109,28 +107,6 @@ def test_a_port_that_a_stranger_has(tmp_path: Path, two_hosts: list[Host]) -> No
     assert "rank 0 did not connect within 4 s" in second[2]
 
 
-def test_a_port_that_another_job_has(tmp_path: Path, two_hosts: list[Host]) -> None:
-    ranks = Ranks(tmp_path, two_hosts, [0, 1])
-    env = {
-        "UCX_TLS": "tcp",
-        "COLLOPS_JOB_ID": "the first",
-        "COLLOPS_TIMEOUT_S": f"{patience(30):g}",
-    }
-    held = two_hosts[0].start([*RUN, str(ranks.table), str(RANKS / "waits.py")], env=env)
-    assert held.stdout is not None
-    assert held.stdout.readline() == "[0] ready\n"
-    first, second = ranks.run(SUM, {"COLLOPS_TIMEOUT_S": "4"})
-    assert first[0] != 0
-    assert (
-        "the same in all ranks. Its owner: 10.77.0.1:29577 refused this rank: it belongs to "
-        "another job than the one that listens here" in first[2]
-    )
-    assert second[0] != 0
-    assert "10.77.0.1:29577 refused this rank: it belongs to another job" in second[2]
-    held.terminate()
-    held.communicate(timeout=LIMIT_S)
-
-
 @pytest.mark.parametrize("placement", [[0, 1], [0, 0, 1, 1]], ids=["1 each", "2 each"])
 def test_garbage_at_the_port(tmp_path: Path, two_hosts: list[Host], placement: list[int]) -> None:
     ranks = Ranks(tmp_path, two_hosts, placement)
@@ -138,22 +114,3 @@ def test_garbage_at_the_port(tmp_path: Path, two_hosts: list[Host], placement: l
         for _ in range(3):
             for status, out, err in ranks.run(SUM):
                 assert status == 0, out + err
-
-
-@pytest.mark.parametrize("leaver", [1, 2])
-def test_a_rank_that_leaves_before_first_contact(
-    tmp_path: Path, two_hosts: list[Host], leaver: int
-) -> None:
-    ranks = Ranks(tmp_path, two_hosts, [0, 0, 1, 1])
-    env = {"LEAVER": str(leaver), "READY": str(tmp_path / "ready")}
-    told = set()
-    for status, out, err in ranks.run(LEAVE, env):
-        assert status == 0, out + err
-        for line in out.splitlines():
-            found = json.loads(line.split(" ", 1)[1])
-            told.add(found["rank"])
-            assert found["name"] == "ERROR_PEER_LOST", found
-            assert f"rank {leaver} (pid " in found["message"]
-            assert "left before first contact" in found["message"]
-            assert found["seconds"] < patience(15)
-    assert told == {0, 1, 2, 3} - {leaver}

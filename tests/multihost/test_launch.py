@@ -85,12 +85,6 @@ def by_torchrun(hosts: Sequence[Host], *program: str, ranks: int = 2) -> set[str
 
 
 @needs_torch
-def test_torchrun_with_one_command_per_host(two_hosts: list[Host]) -> None:
-    lines = by_torchrun(two_hosts, PROGRAM)
-    assert lines == {f"rank {rank} of 4: sum 10" for rank in range(4)}
-
-
-@needs_torch
 @pytest.mark.parametrize("backend", ["collops", "gloo"])
 def test_groups_of_torch_distributed(two_hosts: list[Host], backend: str) -> None:
     """`backend`: of the default group. The others are of collops."""

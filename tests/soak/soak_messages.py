@@ -7,13 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from collops.golden.data.dtypes import DTYPES
 
 import collops
-from tests.soak.soak_atb import ATB, execute, fields
+from tests.linear_case import divisors
 from tests.soak.soak_plain import PLAIN, Prepared
-from tests.soak.soak_products import LINEAR, PRODUCTS, divisors, on_grid
-from tests.soak.soak_turn import Turn, Wrong, bytes_of
+from tests.soak.soak_products import LINEAR, PRODUCTS, on_grid
+from tests.soak.soak_turn import POISON, Turn, Wrong, bytes_of
 
 TAGS = (0, 1, 7)
 # From any rank only with a tag of its own: the sender of a later message may be there already.
@@ -28,6 +29,17 @@ class Starting:
 
     def __getattr__(self, name: str) -> Any:
         return partial(self._comm.start, name)
+
+
+def fields(turn: Turn) -> dict[str, Any]:
+    return {"backend": "shm", "rank": turn.rank, "hccl_comm": turn.comm}
+
+
+def execute(turn: Turn, param: Any, inputs: list[Any], outputs: list[Any]) -> None:
+    """Both phases of a struct's operation."""
+    operation = collops.Operation(param)
+    size = operation.get_workspace_size(inputs, outputs)
+    operation.execute(inputs, outputs, np.full(size, POISON, np.uint8) if size else None)
 
 
 def simple(turn: Turn, prepare: Callable[[Turn], Prepared]) -> None:
@@ -140,8 +152,7 @@ def split(turn: Turn) -> None:
     with group:
         for number in range(turn.shared.randint(1, 3)):
             part = turn.part(f"{colors[turn.rank]}/{number}", group)
-            table = {**PLAIN, **(ATB if group.size > 1 else {})}
-            simple(part, table[part.shared.choice(sorted(table))])
+            simple(part, PLAIN[part.shared.choice(sorted(PLAIN))])
             turn.moved_bytes += part.moved_bytes
             turn.slept += part.slept
 
@@ -196,7 +207,7 @@ OneTable = dict[str, Callable[[Turn], None]]
 def kinds() -> tuple[OneTable, dict[str, int]]:
     """Every kind of call, and how often it is drawn."""
     table: OneTable = {}
-    for one in (PLAIN, ATB, PRODUCTS, LINEAR):
+    for one in (PLAIN, PRODUCTS, LINEAR):
         for name, prepare in one.items():
             table[name] = partial(simple, prepare=prepare)
     weights = dict.fromkeys(table, 3) | {"LinearParallel": 5}

@@ -14,7 +14,7 @@ import pytest
 
 from patience import patience
 from tests import programs
-from tests.soak import soak, soak_plain, soak_rank, soak_turn
+from tests.soak import soak, soak_plain, soak_turn
 from tests.soak.soak_resources import MIB, SLACK, Resources, leaks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,26 +50,6 @@ def test_a_wrong_result_is_found(
     assert "soak_turn.Wrong: 1 of " in said
     assert "soak: seed 15: process " in said
     assert ", call " in said
-
-
-@pytest.mark.load
-def test_a_rank_that_never_comes_is_found(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    call = soak_rank.Lane.call
-
-    def absent(lane: Any, number: int) -> None:
-        if number == 2 and lane.place == soak_rank.Place("d0", 1, 3):
-            time.sleep(600)
-        call(lane, number)
-
-    monkeypatch.setattr(soak_rank.Lane, "call", absent)
-    monkeypatch.setattr(soak, "CALL_TIMEOUT_S", 2.0)
-    assert (
-        soak.main([*SHORT, "--seconds", "1", "--threads", "0", "--domains", "1", "--stops", "0"])
-        == 1
-    )
-    assert "RankTimeoutError" in capfd.readouterr().out
 
 
 def children_of(pid: int) -> list[int]:
@@ -108,16 +88,3 @@ def test_what_grows_is_found_and_what_comes_and_goes_is_not() -> None:
     assert leaks(grown)[0].startswith("descriptors grew by 18, from 20 ")
     more = [one._replace(memory_bytes=at * SLACK.memory_bytes) for at, one in enumerate(flat)]
     assert [leak.split()[0] for leak in leaks(more)] == ["memory_bytes"]
-
-
-def test_the_draw_of_a_call_depends_on_nothing_else() -> None:
-    class Rank:
-        rank, size = 1, 3
-
-    settings = soak_turn.Settings(7, 1 << 16)
-    source = soak_turn.make_source(settings)
-    again = [soak_turn.Turn(Rank, source, settings, "d0/12") for _ in range(2)]  # type: ignore[arg-type]
-    drawn = [(turn.elements("int8"), turn.parts(100), turn.data("int8", 2, 50)) for turn in again]
-    assert drawn[0][:2] == drawn[1][:2]
-    assert (drawn[0][2] == drawn[1][2]).all()
-    assert sum(drawn[0][1]) == 100

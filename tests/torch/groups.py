@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import Callable
 from datetime import timedelta
@@ -53,3 +54,17 @@ def default_group() -> collops.torch.Group:
     group = dist.group.WORLD
     assert isinstance(group, collops.torch.Group)
     return group
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def total(group: Any = None) -> float:
+    """The sum of the ranks' numbers in the world, plus 1 each, over a group."""
+    x = torch.tensor([dist.get_rank() + 1.0])
+    dist.all_reduce(x, group=group)
+    return float(x)

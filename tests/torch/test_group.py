@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import os
-import socket
 import subprocess
 import sys
 from datetime import timedelta
@@ -22,30 +19,7 @@ import torch.distributed as dist  # noqa: E402
 
 import collops.torch  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
-from tests.torch.groups import default_group, run_group  # noqa: E402
-
-
-def free_port() -> int:
-    """A port of this host that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def total(group: Any = None) -> float:
-    """The sum of the ranks' numbers in the world, plus 1 each, over a group."""
-    x = torch.tensor([dist.get_rank() + 1.0])
-    dist.all_reduce(x, group=group)
-    return float(x)
-
-
-def test_a_group_reduces_in_one_line() -> None:
-    def work(rank: int) -> list[float]:
-        x = torch.arange(3.0) + rank
-        torch.distributed.all_reduce(x)
-        return x.tolist()
-
-    assert run_group(work, 3) == [[3.0, 6.0, 9.0]] * 3
+from tests.torch.groups import default_group, free_port, run_group, total  # noqa: E402
 
 
 def test_who_the_group_is() -> None:
@@ -141,20 +115,6 @@ def test_the_ways_to_meet(way: str, tmp_path: Path) -> None:
         return found
 
     assert run_ranks(work, size) == [size * (size + 1) / 2] * size
-
-
-def test_groups_in_turn_in_one_process(tmp_path: Path) -> None:
-    def work(rank: int) -> list[float]:
-        found = []
-        for turn in range(3):
-            dist.init_process_group(
-                "collops", init_method=f"file://{tmp_path}/{turn}", rank=rank, world_size=2
-            )
-            found.append(total())
-            dist.destroy_process_group()
-        return found
-
-    assert run_ranks(work, 2) == [[3.0] * 3] * 2
 
 
 def test_groups_in_turn_on_one_store(tmp_path: Path) -> None:
@@ -382,15 +342,6 @@ def test_the_last_calls_have_the_operators_in_order() -> None:
         "4 collops.torch.all_reduce [4] float32",
         "5 barrier",
     ]
-
-
-@pytest.mark.parametrize("name", ["collops.torch", "collops.torch.group"])
-def test_examples_run(name: str) -> None:
-    def work(_: int) -> tuple[int, int]:
-        return tuple(doctest.testmod(importlib.import_module(name)))  # type: ignore[return-value]
-
-    [(failed, tried)] = run_ranks(work, 1)
-    assert (failed, tried > 0) == (0, True)
 
 
 def test_public_names_have_examples() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import socket
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,21 +21,7 @@ from collops.launch.processes import run_on_threads  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
 from collops.torch.meeting import meet  # noqa: E402
 from patience import patience  # noqa: E402
-from tests.torch.groups import TIMEOUT_S, default_group, run_group  # noqa: E402
-
-
-def total() -> float:
-    """The sum of the ranks' numbers, plus 1 each."""
-    x = torch.tensor([dist.get_rank() + 1.0])
-    dist.all_reduce(x)
-    return float(x)
-
-
-def free_port() -> int:
-    """A port of this host that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.torch.groups import TIMEOUT_S, default_group, free_port, run_group, total  # noqa: E402
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 
-from collops.testing import run_ranks  # noqa: E402
 from collops.torch.collective_calls import reduce_scatter_single  # noqa: E402
 from tests.torch.groups import default_group, run_group  # noqa: E402
 
@@ -43,21 +42,6 @@ def test_a_call_that_is_polled_has_its_values() -> None:
         return found
 
     assert run_group(work, 2) == [[[0.0, 1.0]] * 5] * 2
-
-
-def test_two_threads_that_wait_both_find_the_values() -> None:
-    def work(rank: int) -> list[float]:
-        found = []
-        for _ in range(8):
-            x = spread(rank + 1.0)
-            call = dist.all_reduce(x, async_op=True)
-            future = call.get_future()  # its thread waits, too
-            call.wait()
-            found.append(float(x.sum()) / ROWS)
-            future.wait()
-        return found
-
-    assert run_group(work, 2) == [[3.0] * 8] * 2
 
 
 class _Noted:
@@ -290,20 +274,3 @@ def test_an_error_stays_an_error() -> None:
         return found
 
     assert run_group(work, 2) == [["disagree"] * 4] * 2
-
-
-def test_groups_in_turn_on_a_store_that_outlives_them(tmp_path: Any) -> None:
-    def work(rank: int) -> list[float]:
-        found = []
-        store = dist.FileStore(f"{tmp_path}/store", 2)
-        for turn in range(4):
-            dist.init_process_group("collops", store=store, rank=rank, world_size=2)
-            x = torch.tensor([rank + turn * 1.0])
-            dist.all_reduce(x)
-            found.append(float(x))
-            if rank == turn % 2:
-                time.sleep(0.05)  # one of them is late
-            dist.destroy_process_group()
-        return found
-
-    assert run_ranks(work, 2) == [[1.0, 3.0, 5.0, 7.0]] * 2

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden.case_files.csv_cases import COLUMNS, read_rows, scan_rows, selector
+from golden.case_files.csv_cases import COLUMNS, read_rows, scan_rows
 from golden.case_files.csv_row import CsvRow, Expectation, RowError, RowTensor
 from golden.data.acl_types import FORMATS
 
-SAMPLES = Path(__file__).resolve().parents[3] / "examples" / "golden"
 GATHER = {
     "CaseNum": "4",
     "CaseName": "gather",
@@ -70,10 +69,6 @@ def test_a_row(tmp_path: Path, pad: int) -> None:
     assert row.rank_size == 2
 
 
-def test_generators_by_default_are_customize_in_a_small_range(tmp_path: Path) -> None:
-    assert {(t.generator, t.range) for t in one(tmp_path).inputs} == {("customize", (-5.0, 5.0))}
-
-
 def test_more_generators_than_inputs_and_ranges_written_backwards(tmp_path: Path) -> None:
     row = one(tmp_path, DataGenType="one;" * 9, DataGenRange="1,-1;" * 9)
     assert {(t.generator, t.range) for t in row.inputs} == {("one", (-1.0, 1.0))}
@@ -115,11 +110,6 @@ def test_expected_errors(tmp_path: Path, text: str, stage: str, name: str, code:
 def test_nothing_is_asked_of_the_tensors_where_creation_fails(tmp_path: Path) -> None:
     row = one(tmp_path, ExpectedError="C:ERROR_INVALID_PARAM", InNum="4", InShape="1;2")
     assert (row.inputs, row.outputs, row.params["rankSize"]) == ((), (), 2)
-
-
-def test_rows_of_unknown_operators_are_not_checked(tmp_path: Path) -> None:
-    row = one(tmp_path, OpName="FillOperation", OpParam="", InDType="int4", InShape="")
-    assert (row.operator, row.params, row.inputs) == ("FillOperation", {}, ())
 
 
 def test_a_suffix_of_the_operator_is_cut(tmp_path: Path) -> None:
@@ -250,51 +240,7 @@ def test_unknown_columns_are_ignored_unless_misspelt(tmp_path: Path) -> None:
         assert len(read_rows(path)) == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "cases.csv: is empty; its first line must name the columns"),
-        ("|".join(COLUMNS) + "\n\n", "cases.csv: has no row below the line of column names"),
-    ],
-)
-def test_files_without_a_row(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "cases.csv").write_text(content)
-    with pytest.raises(ValueError, match=message):
-        read_rows(tmp_path / "cases.csv")
-
-
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match=r"cases.csv: is not UTF-8 text"):
         read_rows(tmp_path / "cases.csv")
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("3", [3]), ("3,5-7", [3, 5, 6, 7]), ("0-1,9", [0, 1, 9]), ("4-4", [4])],
-)
-def test_a_filter_of_numbers(text: str, numbers: list[int]) -> None:
-    assert [n for n in range(12) if selector(text)(n, "3,5-7")] == numbers
-    assert not selector(text)(None, text)
-
-
-def test_a_filter_of_text() -> None:
-    chosen = selector("bf16")
-    assert [chosen(n, name) for n, name in enumerate(["x_bf16_y", "BF16", "f16"])] == [1, 0, 0]
-    assert selector("3,a")(1, "13,a")
-    with pytest.raises(ValueError, match="filter '1,9-5': the range 9-5 ends before it begins"):
-        selector("1,9-5")
-
-
-@pytest.mark.parametrize("name", ["all_gather_v", "reduce_scatter_v"])
-def test_sample_case_files_have_rows_of_every_stage(name: str) -> None:
-    rows = read_rows(SAMPLES / f"{name}.csv")
-    assert [row.number for row in rows] == list(range(1, len(rows) + 1))
-    assert len({row.name for row in rows}) == len(rows)
-    stages = [row.expected.stage for row in rows]
-    assert {stage: stages.count(stage) >= 4 for stage in stages} == {
-        "": True,
-        "create": True,
-        "infer_shape": True,
-        "setup": True,
-    }

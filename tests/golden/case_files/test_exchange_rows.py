@@ -8,23 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.case_files.csv_cases import read_rows
 from golden.case_files.csv_plan import plan_row
 from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
 from golden.case_files.row_case import (
     expected_outputs,
     rank_operator,
     rank_params,
-    row_layout,
 )
 from golden.case_files.row_inputs import rank_inputs
-from golden.compare import compare
 from golden.data.exchange import exchange_of_lists
 
-SAMPLES = Path(__file__).resolve().parents[3] / "examples" / "golden"
-STEMS = ("all_to_all", "all_to_all_v", "all_to_all_v_v2", "send", "recv")
-ROWS = {stem: read_rows(SAMPLES / f"{stem}.csv") for stem in STEMS}
-POSITIVE = [row for rows in ROWS.values() for row in rows if not row.expected.stage]
 ALL, BY_STRUCT, BY_TENSORS = "AllToAllOperation", "AllToAllVOperation", "AllToAllVV2Operation"
 WORKS = Expectation()
 CREATE = Expectation("create", "ERROR_INVALID_PARAM")
@@ -34,40 +27,6 @@ SETUP = Expectation("setup", "ERROR_INVALID_PARAM")
 SETUP_DIM = Expectation("setup", "ERROR_INVALID_TENSOR_DIM")
 INI = Expectation("infer_shape", "ERROR_INVALID_TENSOR_INI_MATCH")
 SIZE = Expectation("infer_shape", "ERROR_INVALID_TENSOR_SIZE")
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_sample_case_files_have_rows_of_every_stage(stem: str) -> None:
-    rows = ROWS[stem]
-    assert [row.number for row in rows] == list(range(1, len(rows) + 1))
-    assert len({row.name for row in rows}) == len(rows)
-    stages = [row.expected.stage for row in rows]
-    least = 4 if stem != "send" else 1
-    assert all(stages.count(stage) >= 4 for stage in ("", "create", "infer_shape"))
-    assert stages.count("setup") >= least
-    assert {plan_row(row).action for row in rows} == {"run"}
-
-
-@pytest.mark.parametrize("row", POSITIVE, ids=lambda row: f"{row.operator}-{row.name}")
-def test_samples_have_outputs_of_the_stated_shapes(row: CsvRow) -> None:
-    inputs = [rank_inputs(row, rank) for rank in range(row.rank_size)]
-    for array, tensor in zip(inputs[1], row.inputs, strict=True):
-        assert array.shape == tensor.shape
-    outputs = [own[0] for own in expected_outputs(row, inputs)]
-    stated = row.outputs or row.inputs
-    assert {output.shape for output in outputs} == {stated[0].shape}
-    layout = row_layout(row, inputs)
-    assert compare(outputs, outputs, stated[0].dtype, layout=layout).accepted
-    for rank, output in enumerate(outputs):
-        assert sum(block.count for block in layout.of(rank)) == output.size
-
-
-def test_a_sample_with_numbers_of_its_own_on_every_rank() -> None:
-    [row] = [row for row in ROWS["all_to_all_v_v2"] if row.name == "uneven_blocks_reversed"]
-    inputs = [rank_inputs(row, rank) for rank in range(2)]
-    x0, x1 = (own[0].reshape(-1) for own in inputs)
-    wants = [[x1[4], x0[3], x0[4], x0[5]], [x1[0], x1[1], x0[1], x0[2]]]
-    assert [own[0].tolist() for own in expected_outputs(row, inputs)] == [[want] for want in wants]
 
 
 def tensors(x: tuple[int, ...], ranks: int, length: int) -> tuple[RowTensor, ...]:
@@ -189,11 +148,6 @@ def test_a_message_that_must_fail_before_execute_runs_on_one_rank(expected: Expe
     outside = message("SendOperation", CREATE, rank=5)
     assert rank_operator(outside, 0) == "SendOperation"
     assert rank_params(outside, 0)["rank"] == 5
-
-
-def test_most_rows_are_run_by_every_rank() -> None:
-    row = exchange_row(ALL)
-    assert [rank_operator(row, rank) for rank in range(2)] == [ALL, ALL]
 
 
 OVERLAP = lists([6, 6], [6, 6], (0, 6), (0, 5))

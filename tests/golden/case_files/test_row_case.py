@@ -8,22 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden.case_files.bin_file import write_bin
-from golden.case_files.csv_cases import read_rows
 from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
 from golden.case_files.row_case import expected_outputs, rank_params, row_layout
 from golden.case_files.row_inputs import rank_inputs
-from golden.compare import compare
-from golden.data.dtypes import same_bits
-from golden.operators.all_gather_v import all_gather_v
-from golden.operators.reduce_scatter_v import reduce_scatter_v
 
-SAMPLES = Path(__file__).resolve().parents[3] / "examples" / "golden"
-ROWS = [
-    row
-    for name in ("all_gather_v", "reduce_scatter_v")
-    for row in read_rows(SAMPLES / f"{name}.csv")
-]
-POSITIVE = [row for row in ROWS if not row.expected.stage]
 INT64 = "int64"
 
 
@@ -85,52 +73,6 @@ def test_inputs_beyond_the_known_ones_are_random() -> None:
     assert all(len(np.unique(array)) > 5 for array in rank_inputs(other, 0))
 
 
-def test_ranks_have_other_data_unless_asked() -> None:
-    xs = [rank_inputs(gather(), rank)[0] for rank in range(3)]
-    assert not any((xs[0] == x).all() for x in xs[1:])
-    xs = [rank_inputs(gather(), rank, same_data=True)[0] for rank in range(3)]
-    assert all(x.tobytes() == xs[0].tobytes() for x in xs)
-    assert rank_inputs(gather(), 0, seed=1)[0].tobytes() != xs[0].tobytes()
-
-
-@pytest.mark.parametrize("row", POSITIVE, ids=lambda row: row.name)
-def test_samples_have_outputs_of_the_stated_shapes(row: CsvRow) -> None:
-    inputs = [rank_inputs(row, rank) for rank in range(row.rank_size)]
-    outputs = expected_outputs(row, inputs)
-    for own in outputs:
-        assert [array.shape for array in own] == [tensor.shape for tensor in row.outputs]
-    flat = [own[0] for own in outputs]
-    layout = row_layout(row, inputs)
-    assert compare(flat, flat, row.outputs[0].dtype, layout=layout).accepted
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS if row.inputs], ids=lambda row: row.name)
-def test_tensors_of_all_samples_can_be_made(row: CsvRow) -> None:
-    for array, tensor in zip(rank_inputs(row, 1), row.inputs, strict=True):
-        assert (array.shape, tensor.can_be_made) == (tensor.shape, True)
-
-
-def test_expected_outputs_are_the_references() -> None:
-    inputs = [rank_inputs(gather(), rank) for rank in range(3)]
-    right = all_gather_v([own[0] for own in inputs], [8] * 3, [0, 8, 16], 12)
-    assert all(same_bits(own[0], right, "float16") for own in expected_outputs(gather(), inputs))
-    inputs = [rank_inputs(scatter(), rank) for rank in range(2)]
-    xs = [own[0] for own in inputs]
-    rights = reduce_scatter_v(xs, [6, 6], [0, 6], [2, 2], "max", "bfloat16")
-    for own, right in zip(expected_outputs(scatter(), inputs), rights, strict=True):
-        assert same_bits(own[0], right, "bfloat16")
-
-
-def test_a_fault_is_named_with_the_layout_of_a_row() -> None:
-    row = gather(3, (20, 2))
-    inputs = [rank_inputs(row, rank) for rank in range(3)]
-    right = [own[0] for own in expected_outputs(row, inputs)]
-    wrong = [array.copy() for array in right]
-    wrong[1][20:40] = 0
-    found = compare(wrong, right, "float16", layout=row_layout(row, inputs)).diagnosis
-    assert found.text == "missing rank 1: its block (elements 40..79) was left zero in rank 1"
-
-
 def test_files_are_read_beside_the_case_file(tmp_path: Path) -> None:
     row = gather(2, (2, 2), place=f"{tmp_path / 'cases.csv'}:7")
     (tmp_path / "data").mkdir()
@@ -164,39 +106,6 @@ def test_outputs_without_a_file_are_golden_s(tmp_path: Path) -> None:
         assert (mixed[rank][0] == 7).all() and not (right[rank][0] == 7).all()
         assert mixed[rank][1].tobytes() == right[rank][1].tobytes()
         assert len(mixed[rank]) == 2
-
-
-def test_out_tensor_file_of_a_broadcast_is_the_expected_x(tmp_path: Path) -> None:
-    x = RowTensor("float16", (2, 3))
-    place = f"{tmp_path / 'a.csv'}:2"
-    row = CsvRow(place, 1, "x", "BroadcastOperation", {"rankSize": 2}, (x,))
-    inputs = [rank_inputs(row, rank) for rank in range(2)]
-    np.save(tmp_path / "y.npy", np.full((2, 3), 7, np.float16))
-    outputs = expected_outputs(replace(row, result_file="y.npy"), inputs)
-    assert [[array.tolist() for array in own] for own in outputs] == [[[[7] * 3] * 2]] * 2
-    with pytest.raises(FileNotFoundError):
-        expected_outputs(replace(row, result_file="gone.npy"), inputs)
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.zeros((2, 2), np.int8), "x.npy holds int8, the row says float16"),
-        (np.zeros((2, 3), np.float16), r"x.npy has shape \[2, 3\], the row says \[2, 2\]"),
-        (np.zeros((3, 2), np.float16), r"x.npy has shape \[3, 2\], the row says \[2, 2\]"),
-        (np.zeros(4, np.float16), r"x.npy has shape \[4\], the row says \[2, 2\]"),
-    ],
-)
-def test_files_that_contradict_the_row(
-    tmp_path: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], message: str
-) -> None:
-    np.save(tmp_path / "x.npy", array)
-    row = with_input(gather(2, (2, 2), f"{tmp_path / 'a.csv'}:3"), 0, file="x.npy")
-    with pytest.raises(ValueError, match=message) as caught:
-        rank_inputs(row, 0)
-    assert str(caught.value).startswith(f"{tmp_path / 'a.csv'}:3: ")
-    with pytest.raises(FileNotFoundError):
-        rank_inputs(with_input(row, 0, file="gone.npy"), 0)
 
 
 def test_parameters_have_the_own_rank() -> None:

@@ -9,22 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.case_files import write_cases
 from golden.case_files.bin_file import write_bin
 from golden.case_files.tensor_files import read_outputs, read_tensor
-from golden.cases import all_cases, expected
-from golden.data import fill
-from golden.data.dtypes import DTYPES
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_npy_and_bin_say_the_same(tmp_path: Path, dtype: str) -> None:
-    array = fill((3, 5), dtype, 1)
-    np.save(tmp_path / "x.npy", array)
-    write_bin(tmp_path / "x.bin", array)
-    for name in ("x.npy", "x.bin"):
-        again, found = read_tensor(tmp_path / name)
-        assert (found, again.shape, again.tobytes()) == (dtype, (3, 5), array.tobytes())
 
 
 def test_orders_of_bytes_and_of_dims(tmp_path: Path) -> None:
@@ -163,15 +149,6 @@ def test_dtypes_that_are_none_of_ours(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz")
     with pytest.raises(ValueError, match="holds no tensor"):
         read_outputs(tmp_path / "none.npz")
-
-
-def test_a_generated_case_gives_its_outputs(tmp_path: Path) -> None:
-    [case] = all_cases("all_gather_v", text="p4.shares-3-5")
-    write_cases([case], tmp_path)
-    outputs, dtype = read_outputs(tmp_path / f"{case.id}.npz")
-    assert (list(outputs), dtype) == (["rank0", "rank1", "rank2", "rank3"], case.dtype)
-    for output, right in zip(outputs.values(), expected(case), strict=True):
-        assert output.tobytes() == right.tobytes()
 
 
 def test_ranks_are_in_the_order_of_numbers(tmp_path: Path) -> None:

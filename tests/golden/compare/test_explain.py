@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from golden.compare import compare
-from golden.compare.atb_tolerance import tolerance
 from golden.data import fill, poison
-from golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, Array, is_float, storage
+from golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, Array, storage
 from golden.data.reduction import has_reduction, reduce_ranks
 from golden.data.shares import gapped, packed, reversed_order
-from golden.explain import KINDS
 from golden.operators.all_gather_v import all_gather_v
 from golden.operators.output_layout import OutputLayout, gather_layout, scatter_layout
 from golden.operators.reduce_scatter_v import reduce_scatter_v
@@ -277,20 +275,6 @@ def test_outputs_of_a_scatter_exchanged_and_slices_shifted(seed: int) -> None:
     assert f"rank {a}'s output holds rank {b}'s output" in exchanged.text
 
 
-@each_seed(20)
-def test_a_swap_is_seen_through_errors_that_the_tolerance_allows(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    call = draw_gather(rng, even=True)
-    while not is_float(call.dtype) or call.dtype == "bfloat16":
-        call = draw_gather(rng, even=True)
-    got = planted(rng, call, swap)
-    noise = 1 + 2.0**-14 * rng.choice([-1, 1], got[0].shape)
-    got = [(array.astype(np.float64) * noise).astype(array.dtype) for array in got]
-    allowed = tolerance("atb-percent", "all_gather_v", call.dtype)
-    result = compare(got, call.right, call.dtype, tolerance=allowed, layout=call.layout)
-    assert result.diagnosis.kind == "swapped blocks"
-
-
 def noise(rng: Rng, array: Array, dtype: str) -> Array:
     """An array with random elements, bits, values of other places or disturbances in it."""
     got = array.copy()
@@ -355,14 +339,6 @@ def test_too_few_elements_have_no_pattern() -> None:
     assert compare([one], [whole], "int8").diagnosis.kind == "no pattern"
 
 
-def test_single_elements_in_many_outputs_have_no_pattern() -> None:
-    right = fill((8,), "float32", 0)
-    got = [right.copy() for _ in range(24)]
-    for rank, array in enumerate(got):
-        array[rank % 8] = right[(rank % 8 + 1 + rank // 8) % 8]
-    assert compare(got, [right] * 24, "float32").diagnosis.kind == "no pattern"
-
-
 def test_a_missing_block_and_another_error_have_no_pattern() -> None:
     right = fill((40,), "float32", 0)
     got = right.copy()
@@ -373,21 +349,9 @@ def test_a_missing_block_and_another_error_have_no_pattern() -> None:
     assert compare([got], [right], "float32", layout=layout).diagnosis.kind == "no pattern"
 
 
-def test_two_faults_at_once_have_no_pattern() -> None:
-    right = fill((40, 4), "float32", 0, kind="random")
-    got = right.copy()
-    got[:10], got[10:20] = right[10:20], right[:10]
-    got[30:] = np.random.default_rng(0).normal(size=(10, 4))
-    assert compare([got], [right], "float32").diagnosis.kind == "no pattern"
-
-
 def test_the_sign_of_zero_is_no_rounding() -> None:
     right = np.zeros((4, 4), np.float32)
     assert compare([-right], [right], "float32").diagnosis.kind == "sign of zero"
     got = -right
     got[0, 0] = 1
     assert compare([got], [right], "float32").diagnosis.kind == "no pattern"
-
-
-def test_all_kinds_are_listed() -> None:
-    assert len(set(KINDS)) == len(KINDS) == 8

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import struct
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from golden.compare import compare
 from golden.compare.plot import (
-    NoMatplotlibError,
     _labels,
     error_grid,
-    require_matplotlib,
     save_plot,
 )
 from golden.data import fill
 from golden.data.dtypes import DTYPES
-from golden.operators.output_layout import OutputLayout, gather_layout
+from golden.operators.output_layout import gather_layout
 
 
 def test_a_small_tensor_is_shown_as_it_is() -> None:
@@ -68,65 +65,6 @@ def test_a_picture_of_every_dtype(tmp_path: Path, dtype: str) -> None:
     assert width > 500 and height > 300
 
 
-@pytest.mark.parametrize(
-    ("outputs", "shape"), [(1, (2, 2000)), (3, (0, 4)), (11, (4,)), (1, ()), (3, (4,))]
-)
-def test_any_number_of_outputs_and_shapes(
-    tmp_path: Path, outputs: int, shape: tuple[int, ...]
-) -> None:
-    pytest.importorskip("matplotlib")
-    right = [np.zeros(shape, np.float32)] * outputs
-    got = [array + np.float32(rank) for rank, array in enumerate(right)]
-    masks = [g != r for g, r in zip(got, right, strict=True)]
-    file = tmp_path / "error.png"
-    save_plot(file, got, right, masks, "float32", layout=OutputLayout(), names=[""] * outputs)
-    assert picture(file)[0] > 300
-
-
-def test_the_scale_is_drawn_only_where_something_is_wrong(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    right = np.zeros((30, 7), np.float32)
-    widths, titles = {}, {"short": "x", "long": "all_gather_v " * 30}
-    for wrong in (0.0, 1.0, np.inf):
-        got = right.copy()
-        got[3, 2] = wrong
-        how = {"layout": gather_layout([70, 35, 105]), "names": [""], "title": titles["long"]}
-        save_plot(tmp_path / "e.png", [got], [right], [got != right], "float32", **how)
-        image = pixels(tmp_path / "e.png")
-        pink = (image == np.array([255, 20, 147])).all(axis=2)
-        assert pink.any() == (wrong != 0)
-        red = (image == np.array([255, 0, 0])).all(axis=2)
-        assert red.any() == np.isinf(wrong)
-        widths[wrong] = int((image != 255).any(axis=2).any(axis=0).nonzero()[0][0])
-    # The title is broken into lines: nothing reaches the edge.
-    assert min(widths.values()) > 0
-
-
-def pixels(path: Path) -> np.ndarray:
-    """The picture as rows, columns and three colours."""
-    from matplotlib.image import imread
-
-    return np.rint(imread(path)[..., :3] * 255).astype(np.int64)
-
-
 def test_labels_of_blocks_share_a_line_where_they_would_touch() -> None:
     blocks = gather_layout([1, 1, 1, 1, 96]).of(0)
     assert [ranks for _, ranks in _labels(100, 1, blocks)] == [[0, 1, 2, 3], [4]]
-
-
-@pytest.mark.parametrize("name", ["noext", "x.jpg"])
-def test_a_picture_is_a_png(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}: a plot's file ends in .png"):
-        require_matplotlib(Path(name))
-
-
-def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    a, mask = np.zeros(2, np.int8), np.zeros(2, np.bool_)
-    with pytest.raises(NoMatplotlibError) as caught:
-        save_plot(tmp_path / "e.png", [a], [a], [mask], "int8", layout=OutputLayout(), names=[""])
-    assert str(caught.value) == (
-        f"{tmp_path / 'e.png'} cannot be drawn without matplotlib: pip install matplotlib"
-    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from golden.data import fill
 from golden.data.bounds import bound, matmul_bound, sum_bound
-from golden.data.dtypes import FLOAT_DTYPES, Array, float_format, from_float32, to_float32
+from golden.data.dtypes import FLOAT_DTYPES, Array, from_float32, to_float32
 from golden.data.reduction import reduce_ranks
 
 
@@ -83,14 +83,6 @@ def test_a_single_term_is_exact() -> None:
 def test_no_promise_where_sums_may_overflow() -> None:
     assert np.isinf(sum_bound(np.array([40000.0, np.nan]), 2, "float16")).all()
     assert np.isfinite(sum_bound(np.array([30000.0]), 2, "float16")).all()
-
-
-@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
-def test_the_bound_grows_with_terms_and_eps(dtype: str) -> None:
-    u = float_format(dtype).unit_roundoff
-    few, many = (float(sum_bound(np.array([1.0]), n, dtype)[0]) for n in (2, 200))
-    assert 4 * u < few < 4.1 * u
-    assert 99 < many / few < 101
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

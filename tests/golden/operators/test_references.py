@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.data import fill
-from golden.data.dtypes import DTYPES
 from golden.operators.all_gather_v import all_gather_v
 from golden.operators.reduce_scatter_v import reduce_scatter_v
 
@@ -22,31 +20,6 @@ def test_gather_the_worked_example() -> None:
     got = all_gather_v(worked_example(), [4, 2], [0, 4], 5)
     assert got.dtype == np.float16
     assert got.tolist() == [[0, 1, 2, 3], [3, 2, 0, 0]] + [[0, 0, 0, 0]] * 3
-
-
-def test_gather_in_another_order_with_gaps() -> None:
-    got = all_gather_v(worked_example(), [3, 5], [6, 0], 3)
-    assert got.tolist() == [[3, 2, 1, 0], [7, 0, 0, 1], [2, 0, 0, 0]]
-
-
-def test_gather_nothing_from_a_rank_without_rows() -> None:
-    xs = [np.zeros((0, 2), np.int8), np.array([[1, 2]], np.int8), np.zeros((0, 2), np.int8)]
-    assert all_gather_v(xs, [0, 2, 0], [0, 0, 2], 1).tolist() == [[1, 2]]
-    assert all_gather_v(xs, [0, 0, 0], [0, 0, 0], 0).shape == (0, 2)
-
-
-def test_gather_in_the_rows_of_a_rank() -> None:
-    xs = [np.array([1, 2, 3, 4], np.int8), np.array([[5, 6]], np.int8)]
-    assert all_gather_v(xs, [4, 2], [0, 4], 6).tolist() == [1, 2, 3, 4, 5, 6]
-    assert all_gather_v(xs, [4, 2], [0, 4], 3, rank=1).tolist() == [[1, 2], [3, 4], [5, 6]]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gather_copies_every_bit(dtype: str) -> None:
-    xs = [fill((r + 1, 40), dtype, r, kind="special") for r in range(3)]
-    got = all_gather_v(xs, [x.size for x in xs], [0, 40, 120], 6)
-    assert got.tobytes() == b"".join(x.tobytes() for x in xs)
-    assert not any(np.shares_memory(got, x) for x in xs)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +37,6 @@ def test_gather_copies_every_bit(dtype: str) -> None:
 def test_gather_refuses(counts: list[int], displs: list[int], rows: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         all_gather_v(worked_example(), counts, displs, rows)
-
-
-def test_gather_refuses_two_dtypes() -> None:
-    with pytest.raises(ValueError, match=r"xs\[1\] is int8, xs\[0\] is float16"):
-        all_gather_v([np.zeros(1, np.float16), np.zeros(1, np.int8)], [1, 1], [0, 1], 2)
 
 
 def whole(rank: int) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -90,26 +58,12 @@ def test_scatter_overlapping_slices_and_a_tail() -> None:
     assert [y.tolist() for y in got] == [[[50, 60]], [[50, 60], [0, 0]], [[60, 0]]]
 
 
-def test_scatter_min_and_prod() -> None:
-    xs = [whole(r) for r in range(3)]
-    assert reduce_scatter_v(xs, [1, 1, 1], [1, 2, 3], [1] * 3, "min")[2].tolist() == [[-300, 0]]
-    assert reduce_scatter_v(xs, [1, 1, 1], [1, 2, 3], [1] * 3, "prod")[1].tolist() == [[-8000, 0]]
-
-
 def test_scatter_adds_in_rank_order() -> None:
     # 1 is lost beside 2^24, which goes away again only after it; the other way round 1 stays.
     columns = [[1.0, 2.0**24], [2.0**24, -(2.0**24)], [-(2.0**24), 1.0]]
     xs = [np.array([column], np.float32) for column in columns]
     got = reduce_scatter_v(xs, [1, 1, 2], [0, 1, 0], [1, 1, 1])
     assert [y.tolist() for y in got] == [[[0.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]]
-
-
-def test_scatter_reads_bfloat16_from_the_storage() -> None:
-    one = np.full((2, 1), 0x3F80, np.uint16)
-    got = reduce_scatter_v([one, one], [1, 1], [0, 1], [1, 1])
-    assert [y.tolist() for y in got] == [[[0x4000]], [[0x4000]]]
-    average = reduce_scatter_v([one, one * 0], [1, 1], [0, 1], [1, 1], "avg", "bfloat16")
-    assert average[0].tolist() == [[0x3F00]]
 
 
 @pytest.mark.parametrize(
@@ -129,23 +83,3 @@ def test_scatter_refuses(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         reduce_scatter_v([whole(r) for r in range(3)], counts, displs, rows)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "message"),
-    [
-        ((1, 4), np.int32, r"xs\[1\] is \(1, 4\) int32, expected \(2, 2\) int32"),
-        ((2, 2), np.int8, r"xs\[1\] is \(2, 2\) int8, expected \(2, 2\) int32"),
-    ],
-)
-def test_scatter_refuses_what_differs_between_ranks(
-    shape: tuple[int, int], dtype: type[np.generic], message: str
-) -> None:
-    xs = [np.zeros((2, 2), np.int32), np.zeros(shape, dtype)]
-    with pytest.raises(ValueError, match=message):
-        reduce_scatter_v(xs, [1, 1], [0, 1], [1, 1])
-
-
-def test_scatter_refuses_bool() -> None:
-    with pytest.raises(ValueError, match="'bool' has no reduction"):
-        reduce_scatter_v([np.zeros((2, 2), np.bool_)] * 2, [1, 1], [0, 1], [1, 1])

@@ -48,10 +48,3 @@ def test_the_others_find_an_operator_through_the_table() -> None:
         name = str(path.relative_to(ROOT / "golden"))
         if not name.startswith("operators/") and name not in PATTERNS:
             assert operators_named_in(path.read_text()) == set(), name
-
-
-def test_a_name_in_a_source_is_found() -> None:
-    assert operators_named_in('"""About all_gather."""\nif op == "all_gather": pass') == {
-        "all_gather"
-    }
-    assert operators_named_in('"all_gather"\nx = "all_gather is fine"') == set()

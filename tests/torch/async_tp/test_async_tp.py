@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -245,24 +243,3 @@ def test_uneven_shares_are_fused(results: list[list[list[Any]]]) -> None:
         error, counts = found
         assert error <= 1e-5
         assert counts == (1, 1)
-
-
-@pytest.mark.parametrize("name", ["enable", "fused_products"])
-def test_examples_run(name: str) -> None:
-    module = importlib.import_module(f"collops.torch.async_tp.{name}")
-    failed, tried = doctest.testmod(module)
-    assert tried > 0
-    assert failed == 0
-
-
-def refusals(rank: int) -> str:
-    group = dist.new_group(backend="gloo")
-    dist.barrier()  # gloo's ranks connect to each other
-    with pytest.raises(collops.Error) as caught:
-        collops.torch.enable_async_tp(group)
-    return str(caught.value)
-
-
-def test_another_group_is_refused() -> None:
-    words = "enable_async_tp: on CPUs this needs a group of the backend collops, got group"
-    assert run_group(refusals, 2)[0].find(words) >= 0

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests import programs
+from tests.programs import run_example
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "torch" / "async_tp.py"
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-
-
-def run_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs the example from a folder that has nothing to do with it."""
-    own = {
-        "OMP_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # The trial of what the processor can takes as long as the rest of the compilation.
-        "TORCHINDUCTOR_VEC_ISA_OK": "1",
-    }
-    return programs.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, **own},
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-    )
+COMPILER = {
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    # The trial of what the processor can takes as long as the rest of the compilation.
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",
+}
 
 
 @pytest.mark.slow
 def test_the_three_ways_agree(tmp_path: Path) -> None:
-    done = run_script(tmp_path, *TORCHRUN, str(SCRIPT), "--rows", "8")
+    env = COMPILER | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    done = run_example("torch/async_tp.py", tmp_path, "--rows", "8", ranks=2, **env)
     assert done.returncode == 0, done.stderr
     title, _, *rows, verdict = done.stdout.splitlines()
     assert title == "an MLP 256 -> 1024 -> 256, 2 ranks of 8 rows"
@@ -55,7 +37,7 @@ def test_the_three_ways_agree(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_start_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
-    done = run_script(tmp_path, str(SCRIPT), *arguments)
+    done = run_example("torch/async_tp.py", tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith("async_tp.py: ")

@@ -13,7 +13,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.distributed._functional_collectives as functional  # noqa: E402
 
 from collops.errors import Error  # noqa: E402
-from tests.torch.groups import default_group, run_group  # noqa: E402
+from tests.torch.groups import run_group  # noqa: E402
 
 importlib.import_module("torch.distributed._symmetric_memory")  # defines the operators
 
@@ -184,16 +184,3 @@ def test_what_it_cannot_do_is_said() -> None:
     messages = run_group(refusals, 2)[0]
     for message, word in zip(messages, words, strict=True):
         assert word in message
-
-
-def test_a_group_of_one() -> None:
-    [result] = run_group(one, 1)
-    assert result <= 1e-5
-
-
-def one(rank: int) -> float:
-    name = default_group().group_name
-    a, b = values((4, 6), torch.float32, 0), values((6, 2), torch.float32, 1)
-    _, [product] = torch.ops.symm_mem.fused_all_gather_matmul(a, [b], 0, name, return_A=False)
-    own = torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b, "avg", 0, name)
-    return max(difference(product, a @ b), difference(own, a @ b))

@@ -185,18 +185,6 @@ def test_compiled_code_writes_into_memory_of_the_caller(backend: str) -> None:
     assert run_group(_out, 2, backend) == [[True] * 2] * 2
 
 
-def _parts(rank: int) -> list[Any]:
-    _fresh()
-    work = _compiled(lambda x, group: ct.all_gatherv(x, _SIZES, group=group), "aot_eager")
-    comm = default_group().communicator
-    x = numbers(rank, _SIZES[rank], 2)
-    return [torch.equal(work(x, part), work(x, comm)) for part in (comm.split(0), comm.split(0))]
-
-
-def test_compiled_code_takes_one_communicator_after_the_other() -> None:
-    assert run_group(_parts, 2) == [[True] * 2] * 2
-
-
 class _Module(torch.nn.Module):
     def __init__(self, sizes: list[int] | None) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ dist = torch.distributed
 import collops  # noqa: E402
 import collops.torch as ct  # noqa: E402
 from tests.torch.groups import default_group, run_group  # noqa: E402
-from tests.torch.operators.operator_rows import grid_row, numbers, rows_for  # noqa: E402
+from tests.torch.operators.operator_rows import numbers, rows_for  # noqa: E402
 
 _SIZES = [2, 1]
 
@@ -174,9 +174,3 @@ def test_errors_say_what_is_wrong() -> None:
 def test_a_call_without_a_group_says_so() -> None:
     with pytest.raises(collops.ArgumentError, match="there is no default group"):
         ct.all_gatherv(torch.ones(1))
-
-
-def test_the_grid_of_the_rows_is_that_of_the_docstring() -> None:
-    # Rank 1 of 2 x 2: with neighbours that gather it stands at place 1 of [0, 1].
-    all_args = [grid_row((2, 2, True), True).args(rank, 4) for rank in range(4)]
-    assert [args[0].shape[0] for args in all_args] == [1, 2, 1, 2]

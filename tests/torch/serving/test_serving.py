@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 from itertools import accumulate
 from typing import Any
 
@@ -258,10 +256,3 @@ def test_what_is_refused() -> None:
             strict=True,
         ):
             assert words in text
-
-
-@pytest.mark.parametrize("name", ["serving.rows", "serving.vllm", "serving.sglang", "uneven"])
-def test_examples_run(name: str) -> None:
-    failed, tried = doctest.testmod(importlib.import_module(f"collops.torch.{name}"))
-    assert tried > 0
-    assert failed == 0

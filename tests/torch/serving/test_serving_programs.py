@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from patience import patience
+from tests.programs import run_example
 
 pytest.importorskip("torch")
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples" / "torch"
-
-
-def run(folder: Path, name: str, ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program on ranks, from a folder that has nothing to do with it."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return subprocess.run(
-        [*command, "--nproc-per-node", str(ranks), str(FOLDER / name), *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=patience(100),
-    )
-
 
 def test_uneven_inference(tmp_path: Path) -> None:
-    done = run(tmp_path, "uneven_inference.py", 3, "--requests", "8")
+    done = run_example("torch/uneven_inference.py", tmp_path, "--requests", "8", ranks=3)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "8 requests on 3 ranks: [1, 3, 4] each, in one all_gather"
@@ -41,7 +22,7 @@ def test_uneven_inference(tmp_path: Path) -> None:
 
 
 def test_dp_attention(tmp_path: Path) -> None:
-    done = run(tmp_path, "dp_attention.py", 2, "--tokens", "64")
+    done = run_example("torch/dp_attention.py", tmp_path, "--tokens", "64", ranks=2)
     assert done.returncode == 0, done.stderr
     _, _, *rows, verdict = done.stdout.splitlines()
     assert verdict == "padded and uneven agree"
@@ -61,12 +42,6 @@ def test_dp_attention(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_start_is_refused(tmp_path: Path, name: str, option: str, words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / name), option],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=patience(100),
-    )
+    done = run_example(f"torch/{name}", tmp_path, option)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import importlib.util
 import os
 from datetime import timedelta
@@ -102,9 +101,3 @@ def test_refusals() -> None:
         assert "Accelerate has a state already" in again
     [message] = run_group(lambda _: refusal(), 1, backend="gloo")
     assert "the default group has the backend gloo" in message
-
-
-def test_examples_run() -> None:
-    failed, tried = doctest.testmod(collops.torch.accelerate)
-    assert tried > 0
-    assert failed == 0

@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 from torch.distributed.algorithms import Join  # noqa: E402
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -34,12 +33,6 @@ def wrapped(module: Any = None, **options: Any) -> Any:
 def unused() -> list[float]:
     torch.manual_seed(3)
     return train(wrapped(Unused(), find_unused_parameters=True))
-
-
-def allreduce_hook() -> list[float]:
-    model = wrapped()
-    model.register_comm_hook(None, default_hooks.allreduce_hook)
-    return train(model)
 
 
 def own_hook() -> list[float]:
@@ -109,28 +102,18 @@ def zero_redundancy() -> list[float]:
     return losses
 
 
-def zero_with_join() -> list[float]:
-    model = wrapped()
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.2)
-    with Join([model, optimizer]):
-        losses = train(model, optimizer, count=3 + dist.get_rank())
-    return losses[:3]
-
-
 VARIANTS = {
     "plain": lambda: train(wrapped()),
     "unused": unused,
     "static_graph": lambda: train(wrapped(static_graph=True, gradient_as_bucket_view=True)),
-    "allreduce_hook": allreduce_hook,
     "own_hook": own_hook,
     "builtin_hook": builtin_hook,
     "accumulated": accumulated,
     "joined": joined,
     "joined_unused": joined_unused,
     "zero_redundancy": zero_redundancy,
-    "zero_with_join": zero_with_join,
 }
-ON_FOUR = ("plain", "unused", "builtin_hook", "joined", "zero_redundancy")
+ON_FOUR = ("plain", "unused", "zero_redundancy")
 TWO = Compared(VARIANTS, 2)
 FOUR = Compared({name: VARIANTS[name] for name in ON_FOUR}, 4)
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patience import patience
+from tests.programs import run_example
 
 pytest.importorskip("torch")
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "torch" / "fsdp2_training.py"
-LIMIT_S = patience(60)
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +24,8 @@ def example() -> Any:
     return module
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=LIMIT_S,
-    )
-
-
 def test_it_equals_one_process(tmp_path: Path) -> None:
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    done = run(tmp_path, *launcher, str(SCRIPT), "--steps", "3")
+    done = run_example("torch/fsdp2_training.py", tmp_path, "--steps", "3", ranks=2)
     assert done.returncode == 0, done.stderr
     title, _, *steps, equal, windows = done.stdout.splitlines()
     assert title.endswith("sharded over 2 ranks")
@@ -60,21 +43,10 @@ def test_it_equals_one_process(tmp_path: Path) -> None:
         ([], "start it with torchrun --nproc-per-node 2"),
     ],
 )
-def test_a_wrong_start_is_one_line(
-    example: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    words: str,
-) -> None:
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setattr(sys, "argv", ["fsdp2_training.py"])
-    with pytest.raises(SystemExit) as ended:
-        example.main(arguments)
-    assert ended.value.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    [line] = printed.err.splitlines()
+def test_a_wrong_start_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
+    done = run_example("torch/fsdp2_training.py", tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
     assert line.startswith(f"fsdp2_training.py: {words}")
 
 

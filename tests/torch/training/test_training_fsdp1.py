@@ -33,8 +33,6 @@ def hybrid(strategy: str) -> list[float]:
 
 ON_TWO = {
     "full_shard": lambda: sharded("FULL_SHARD"),
-    "shard_grad_op": lambda: sharded("SHARD_GRAD_OP"),
-    "no_shard": lambda: sharded("NO_SHARD"),
     "original_parameters": lambda: sharded("FULL_SHARD", use_orig_params=True),
 }
 ON_FOUR = {

@@ -96,27 +96,17 @@ def prefetched() -> list[float]:
     return losses
 
 
-def summed(windows: bool) -> list[float]:
-    return train(
-        each_module(
-            sharded(windows=windows), lambda part: part.set_force_sum_reduction_for_comms(True)
-        )
-    )
-
-
 VARIANTS = {
     "plain": lambda: train(sharded()),
     "windows": lambda: train(sharded(windows=True)),
     "kept_after_forward": lambda: train(sharded(windows=True, reshard_after_forward=False)),
     "from_the_group": from_the_group,
-    "bf16": lambda: train(sharded(mp_policy=BF16)),
     "bf16_windows": lambda: train(sharded(windows=True, mp_policy=BF16)),
     "mixed_windows": lambda: train(sharded(windows=True, mp_policy=MIXED)),
     "accumulated": lambda: accumulated(False),
     "accumulated_windows": lambda: accumulated(True),
     "full_state": full_state,
     "prefetched": prefetched,
-    "summed_windows": lambda: summed(True),
 }
 ON_FOUR = {
     "plain": VARIANTS["plain"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import gc
 from pathlib import Path
 from typing import Any
@@ -231,10 +230,3 @@ def test_use_refuses_a_module_on_two_meshes() -> None:
 
     for message in run_group(work, 2):
         assert "use: FSDPLinear shards its parameters on 2 meshes" in message
-
-
-@pytest.mark.parametrize("module", [collops.torch.fsdp, collops.torch.window_pool])
-def test_examples_run(module: Any) -> None:
-    failed, tried = doctest.testmod(module)
-    assert tried > 0
-    assert failed == 0

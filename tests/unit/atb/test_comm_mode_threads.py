@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -63,30 +62,6 @@ def test_the_gil_is_released_while_a_rank_waits() -> None:
     assert max(run_ranks(work, 2, threads=True)) < 20
 
 
-def test_several_domains_at_once() -> None:
-    def work(rank: int) -> list[Any]:
-        domains = {name: collops.init(comm_domain=name) for name in ("tp", "dp", "pp")}
-        ops = {name: gather_op(rank, 4, name) for name in reversed(domains)}
-        results = []
-        for _ in range(5):
-            for name, comm in domains.items():
-                results.append(comm.all_gatherv(np.array([rank])).tolist())
-                results.append(gather(ops[name], rank, 4))
-        return results
-
-    assert run_ranks(work, 4, threads=True) == [[[0, 1, 2, 3]] * 30] * 4
-
-
-def test_groups_of_other_threads_do_not_meet() -> None:
-    """Two groups of two in one process: a domain each."""
-
-    def work(rank: int) -> Any:
-        comm = collops.init(rank % 2, 2, comm_domain=f"group {rank // 2}")
-        return comm.all_gatherv(np.array([rank])).tolist()
-
-    assert run_ranks(work, 4, threads=True) == [[0, 1], [0, 1], [2, 3], [2, 3]]
-
-
 def test_windows_and_structs_of_one_domain() -> None:
     def work(rank: int) -> float:
         comm = collops.init(comm_domain="w")
@@ -98,40 +73,6 @@ def test_windows_and_structs_of_one_domain() -> None:
         return float(out[0] + 10 * out[-1])
 
     assert run_ranks(work, 2, threads=True) == [21.0, 21.0]
-
-
-def test_a_refusal_reaches_the_other_threads() -> None:
-    def work(rank: int) -> list[Any]:
-        op = gather_op(rank, 3)
-        x = np.zeros(2)[:: 2 if rank == 1 else 1]
-        ones = np.ones(3, np.int64)
-        if rank == 1:
-            x = np.zeros(4)[::2]
-        with pytest.raises(collops.Error) as caught:
-            op.forward([x, ones[:1], ones, np.arange(3), np.empty(3, np.float16)])
-        return [caught.value.code, caught.value.message, gather(op, rank, 3)]
-
-    results = run_ranks(work, 3, threads=True)
-    assert [code for code, _, _ in results] == [102, 14, 102]
-    for rank in (0, 2):
-        assert "rank 1 " in results[rank][1]
-        assert "not contiguous" in results[rank][1]
-    assert [out for _, _, out in results] == [[0, 1, 2]] * 3
-
-
-def test_threads_that_disagree_get_the_disagreement() -> None:
-    def work(rank: int) -> list[Any]:
-        comm = collops.init()
-        with pytest.raises(collops.RankMismatchError) as caught:
-            comm.reduce_scatterv(np.zeros(4 + rank))
-        again = collops.init()
-        return [caught.value.message, again.all_gatherv(np.array([rank])).tolist()]
-
-    for message, gathered in run_ranks(work, 2, threads=True):
-        assert "x's shape is" in message
-        assert "[4]" in message
-        assert "[5]" in message
-        assert gathered == [0, 1]
 
 
 def test_a_domain_has_one_mode() -> None:

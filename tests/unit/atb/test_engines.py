@@ -63,62 +63,6 @@ def test_an_update_keeps_the_engine() -> None:
     assert before == after
 
 
-@pytest.mark.parametrize(
-    ("engine", "words"),
-    [
-        ("fused", ['unknown engine "fused"', "local, windows, pipeline"]),
-        (3, ["Operation: engine must be a name", "got int"]),
-    ],
-)
-def test_an_unknown_engine_lists_those_there_are(engine: Any, words: list[str]) -> None:
-    with pytest.raises(collops.ArgumentError) as caught:
-        collops.Operation(param_of(0), engine=engine)
-    assert caught.value.code == collops.ErrorCode.ERROR_INVALID_PARAM
-    assert all(word in caught.value.message for word in words)
-
-
-def test_other_operators_have_no_engines() -> None:
-    param = collops.AllGatherVParam(rank=0, rank_size=2, backend="shm")
-    with pytest.raises(
-        collops.ArgumentError, match="LinearParallel is the only operator with engines"
-    ):
-        collops.Operation(param, engine="windows")
-
-
-@pytest.mark.parametrize(
-    ("kind", "engine", "reason"),
-    [
-        (ParallelType.LINEAR_ALL_REDUCE, "local", "a product of 2 ranks needs communication"),
-        (ParallelType.PURE_LINEAR, "windows", "this product needs no communication"),
-        (ParallelType.PURE_LINEAR, "pipeline", "this product needs no communication"),
-    ],
-)
-def test_an_engine_that_cannot_run_says_why(kind: Any, engine: str, reason: str) -> None:
-    operation = collops.Operation(param_of(0, type=kind), engine=engine)
-    ins = [numbers(1, 4, 3), numbers(2, 5, 3)]
-    with pytest.raises(collops.UnsupportedError) as caught:
-        operation.get_workspace_size(ins, [np.empty((4, 5), np.float32)])
-    assert caught.value.message == (
-        f'LinearParallel: engine "{engine}" cannot run this call: {reason}'
-    )
-
-
-def disagree(rank: int) -> str:
-    operation = collops.Operation(param_of(rank), engine=["windows", "pipeline"][rank])
-    try:
-        operation.forward([numbers(1, 4, 3), numbers(2, 5, 3)])
-    except collops.RankMismatchError as error:
-        return error.message
-    return ""
-
-
-def test_different_engines_are_a_disagreement() -> None:
-    for message in run_ranks(disagree, 2):
-        assert "LinearParallel: the ranks disagree in call 1: the engine (COLLOPS_FUSED)" in message
-        assert "is windows on rank 0 (pid " in message
-        assert "and pipeline on rank 1 (pid " in message
-
-
 def program(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env}

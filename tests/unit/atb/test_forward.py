@@ -106,37 +106,3 @@ def test_an_update_between_two_calls() -> None:
         np.testing.assert_array_equal(out, want[:1] if rank == 0 else want[1:])
 
     run_ranks(call, 2)
-
-
-def test_a_wrong_input_after_right_ones_is_told_to_all() -> None:
-    def call(rank: int) -> None:
-        op = operation(rank)
-        for step in range(2):
-            op.forward(gather_inputs(rank, [1, 3], step))
-        ins = gather_inputs(rank, [1, 3], 2)
-        if rank == 0:
-            ins[2] = np.array([4, 6])  # not this rank's sendCount
-            with pytest.raises(collops.ArgumentError, match="recvCounts"):
-                op.forward(ins)
-        else:
-            with pytest.raises(collops.RankMismatchError, match="recvCounts"):
-                op.forward(ins)
-        [out] = op.forward(gather_inputs(rank, [1, 3], 3))
-        np.testing.assert_array_equal(out, gathered([1, 3], 3))
-
-    run_ranks(call, 2)
-
-
-def test_counts_that_change_in_place_are_seen_by_execute() -> None:
-    def call(rank: int) -> None:
-        op = operation(rank)
-        ins = gather_inputs(rank, [1, 3], 0)
-        outs = [np.empty((4, 2), "f4")]
-        op.get_workspace_size(ins, outs)
-        for _ in range(3):
-            op.execute(ins, outs)
-        ins[2][:] = [4, 4]
-        with pytest.raises(collops.Error, match="recvCounts"):
-            op.execute(ins, outs)
-
-    run_ranks(call, 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -116,94 +115,3 @@ def test_an_operation_holds_its_tensors(wrap: Callable[[Any], Any]) -> None:
         return alive + [ref() is None for ref in held]
 
     assert run_ranks(work, 2, timeout=patience(20)) == [[True] * 4, [True]]
-
-
-def test_a_second_thread_gets_an_error_and_the_first_its_result() -> None:
-    told = FORK.SimpleQueue()
-
-    def work(rank: int) -> Any:
-        comm = collops.init()
-        comm.barrier()
-        if rank == 1:
-            told.get()
-            return comm.all_gatherv(np.array([[rank]])).tolist()
-        messages: list[str] = []
-
-        def intrude() -> None:
-            for call in (
-                lambda: comm.all_gatherv(np.zeros((7, 7))),
-                lambda: comm.all_gatherv([np.zeros(1)], [1, 1]),
-                lambda: comm.reduce_scatterv(np.zeros(4)),
-                lambda: comm.split(0),
-                comm.barrier,
-            ):
-                try:
-                    call()
-                except collops.Error as error:
-                    messages.append(error.message)
-
-        thread = later(intrude, told)
-        gathered = comm.all_gatherv(np.array([[rank]]))
-        thread.join()
-        assert len(messages) == 5
-        assert all("another thread is in a call of rank 0" in message for message in messages)
-        return gathered.tolist()
-
-    assert run_ranks(work, 2, timeout=patience(20)) == [[[0], [1]]] * 2
-
-
-def messages_of_child(calls: list[Callable[[], Any]]) -> list[str]:
-    """The result of each call in a forked child."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            for call in calls:
-                try:
-                    text = f"returned {call()!r}"
-                except Exception as error:
-                    text = f"{type(error).__name__}: {error}"
-                os.write(writing, text.encode() + b"\0")
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        text = pipe.read().decode()
-    os.waitpid(child, 0)
-    return text.split("\0")[:-1]
-
-
-def test_after_fork_the_child_needs_communicators_of_its_own() -> None:
-    def work(rank: int) -> list[Any]:
-        comm = collops.init()
-        op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
-        one = np.ones(2, np.int64)
-        ins = [one[:1], one[:1], one, np.array([0, 1]), np.empty(2, np.float16)]
-        window = comm.empty(3, np.int64)
-        window[:] = rank
-        op.forward(ins)
-        inherited = messages_of_child(
-            [
-                lambda: comm.all_gatherv(np.zeros(2)),
-                lambda: comm.reduce_scatterv(np.zeros(2)),
-                lambda: comm.split(0),
-                comm.barrier,
-                lambda: comm.empty(3, np.int8),
-                lambda: op.forward(ins),
-            ]
-        )
-        for message in inherited:
-            assert "ArgumentError" in message
-            assert "belongs to the parent process; make a new one after fork()" in message
-        own = messages_of_child(
-            [
-                lambda: collops.init(0, 1, comm_domain="child").all_gatherv(np.ones(2)).tolist(),
-                lambda: window.tolist(),
-            ]
-        )
-        # The parent goes on as if nothing had been.
-        return [*own, comm.all_gatherv(window).tolist(), op.forward(ins)[0].tolist()]
-
-    for rank, got in enumerate(run_ranks(work, 2)):
-        assert got[:2] == ["returned [1.0, 1.0]", f"returned {[rank] * 3}"]
-        assert got[2:] == [[0, 0, 0, 1, 1, 1], [1, 1]]

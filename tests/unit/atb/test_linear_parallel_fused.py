@@ -120,27 +120,3 @@ def test_a_call_takes_the_memory_that_is_documented(kind: ParallelType) -> None:
         # A few tiles and panels, far from a float32 image of the product.
         assert scratch <= (0 if reduces else tile) + gathered * k * 4 + (STRIP * 4096) + 65536
         assert added + scratch < out / 2
-
-
-def bits(rank: int, rows: int, k: int, n: int) -> bytes:
-    """Both engines' results with the environment's number of threads."""
-    param = LinearParallelParam(
-        rank=rank, rank_size=2, backend="shm", type=ParallelType.LINEAR_ALL_REDUCE
-    )
-    ins = [numbers(rank, rows, k), numbers(rank + 2, n, k)]
-    results = []
-    for fused in ("1", "0"):
-        os.environ["COLLOPS_FUSED"] = fused
-        operation, out, scratch = planned(param, ins)
-        operation.execute(ins, [out], scratch)
-        results.append(out.tobytes())
-    assert results[0] == results[1]
-    return results[0]
-
-
-def test_threads_and_engines_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = set()
-    for threads in ("1", "2"):
-        monkeypatch.setenv("COLLOPS_NUM_THREADS", threads)
-        seen.update(run_ranks(bits, 2, 150, 900, 1000))
-    assert len(seen) == 1

@@ -94,9 +94,3 @@ def test_repr_can_be_read_back(struct: type[Any]) -> None:
 def test_pickle(struct: type[Any]) -> None:
     param = struct(**OTHERS[struct])
     assert pickle.loads(pickle.dumps(param)) == param
-
-
-@structs
-def test_a_communicator_does_not_pickle(struct: type[Any]) -> None:
-    with pytest.raises(TypeError, match="hccl_comm cannot be pickled: the communicator belongs"):
-        pickle.dumps(struct(hccl_comm=1234))

@@ -21,32 +21,6 @@ from collops.testing import RankErrors, run_ranks
 from patience import patience
 
 
-def message_of(caught: pytest.ExceptionInfo[RankErrors], rank: int) -> str:
-    error = caught.value.errors[rank]
-    assert isinstance(error, collops.PeerLostError), error
-    return error.message
-
-
-def test_close_and_with() -> None:
-    def work(rank: int, how: str) -> None:
-        comm = collops.init()
-        comm.barrier()
-        if rank == 1 and how == "close":
-            comm.close()
-        elif rank == 1:
-            with comm:
-                raise LookupError("inside with")
-        else:
-            comm.barrier()
-
-    for how, reason in (("close", "called close()"), ("with", "inside with")):
-        with pytest.raises(RankErrors) as caught:
-            run_ranks(work, 2, how)
-        message = message_of(caught, 0)
-        assert "rank 1" in message
-        assert reason in message
-
-
 def test_the_exception_because_of_which_a_rank_leaves() -> None:
     def raise_and_leave(error: BaseException, leave: Callable[[], None]) -> None:
         try:
@@ -117,18 +91,6 @@ def test_the_exception_because_of_which_a_rank_leaves() -> None:
     for name, (_, reason) in ways.items():
         assert reason in reasons[name], name
         assert (" while " in reason) == (" while " in reasons[name]), name
-
-
-def test_a_rank_that_returns_early() -> None:
-    def work(rank: int) -> None:
-        comm = collops.init()
-        if rank == 0:
-            comm.barrier()
-
-    with pytest.raises(RankErrors) as caught:
-        run_ranks(work, 2)
-    assert "rank 1" in message_of(caught, 0)
-    assert "ended" in message_of(caught, 0)
 
 
 def test_a_killed_rank_is_reported_within_a_second() -> None:

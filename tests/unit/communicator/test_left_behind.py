@@ -73,13 +73,6 @@ def test_it():
     while not pathlib.Path("made").exists():
         time.sleep(0.01)
 """
-CLEAN = """
-import multiprocessing, subprocess, sys
-def test_it():
-    subprocess.run([sys.executable, "-c", ""])
-    with multiprocessing.get_context("forkserver").Pool(2) as pool:
-        assert pool.map(int, "123") == [1, 2, 3]
-"""
 
 
 def run_pytest(
@@ -163,24 +156,3 @@ def test_what_others_make_is_left_alone(tmp_path: Path, shares: bool) -> None:
         finally:
             for name in names:
                 name.unlink(missing_ok=True)
-
-
-def test_a_clean_test_passes(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, CLEAN, conftest=CONFTEST)
-    assert done.returncode == 0, done.stdout
-
-
-SLOW = """
-import pytest, time
-def test_by_the_ini(): time.sleep(0.5)
-@pytest.mark.timeout(0.3)
-def test_by_its_marker(): time.sleep(0.5)
-"""
-
-
-def test_a_time_limit_is_multiplied(tmp_path: Path) -> None:
-    for factor, status in (("1", 1), ("1000", 0)):
-        options = ["-p", "pytest_timeout", "-o", "timeout=0.3"]
-        done = run_pytest(tmp_path, SLOW, conftest=CONFTEST, options=options, factor=factor)
-        assert done.returncode == status, done.stdout
-        assert status == 0 or "2 failed" in done.stdout

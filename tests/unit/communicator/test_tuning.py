@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import collops
-from collops.core import core
 from collops.testing import RankErrors, run_ranks
 from patience import patience
 
@@ -34,17 +33,3 @@ def test_ranks_with_different_sizes_do_not_meet() -> None:
     assert "ERROR_RANK_MISMATCH" in message or "RankMismatchError" in message
     assert "COLLOPS_TUNING: streamed_output is 16777216 on rank 0 (pid " in message
     assert "and 1048576 on rank 1 (pid " in message
-
-
-def test_a_wrong_size_names_the_argument() -> None:
-    with pytest.raises(
-        collops.Error, match='init: tuning=chunk=1: "chunk" is unknown; the sizes are'
-    ):
-        collops.init(0, 1, tuning="chunk=1")
-
-
-def test_the_table_has_the_sizes_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLLOPS_TUNING", "all_reduce_one_step=3k")
-    rows = {name: (usual, now) for name, usual, now, _ in core().tuned_sizes()}
-    assert rows["all_reduce_one_step"] == (32 << 10, 3 << 10)
-    assert rows["all_reduce_one_step_2"] == (256 << 10, 256 << 10)

@@ -68,24 +68,7 @@ BLOCKS = [
 ]
 
 
-def test_the_readme_shows_python() -> None:
-    assert any(block.name == "README.md" for block in BLOCKS)
-
-
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.name}:{block.line}")
 def test_block_runs(block: Block, tmp_path: Path) -> None:
     done = run_block(block, tmp_path)
     assert done.returncode == 0, f"{block.name}:{block.line}\n{done.stdout}"
-
-
-def test_blocks_are_found_and_can_fail(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# Page\n\n```python\nassert 1 == 2\n```\n\n```bash\nfalse\n```\n"
-        "<!-- no-run: needs a GPU -->\n```python\nimport gpu\n```\n"
-    )
-    failing, skipped = read_blocks(page, "page.md")
-    assert (failing.line, failing.reason, skipped.reason) == (4, None, "needs a GPU")
-    done = run_block(failing, tmp_path)
-    assert done.returncode == 1
-    assert "line 4" in done.stdout

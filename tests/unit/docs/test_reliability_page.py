@@ -47,20 +47,3 @@ def test_every_promise_names_a_test() -> None:
     assert len(rows) > 30
     assert [row for row in rows if not NAMED.search(row)] == []
     assert not [row for row in rows if row.count("::") != len(NAMED.findall(row))]
-
-
-def test_what_is_missing_is_found(tmp_path: Path) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "a.py").write_text('def test_one() -> None:\n"a scene"\n')
-    (tmp_path / "tests" / "b_test.cpp").write_text("TEST(ATest) {\n")
-    text = (
-        "`tests/a.py::test_one` `tests/a.py::a scene` `tests/b_test.cpp::ATest` "
-        "`tests/a.py::test_on` `tests/a.py::scene` `tests/b_test.cpp::Test` `tests/c.py::test_one`"
-    )
-    assert missing(tmp_path, text) == [
-        "tests/a.py::test_on",
-        "tests/a.py::scene",
-        "tests/b_test.cpp::Test",
-        "tests/c.py::test_one",
-    ]
-    assert promises(f"{HEAD}\n|---|---|\n| a | b |\n\n| c | d |\n") == ["| a | b |"]

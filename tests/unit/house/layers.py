@@ -150,26 +150,35 @@ def is_typing_guard(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
-def imports(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Name and level of every import that can run; level 0 is absolute."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            yield from ((alias.name, 0) for alias in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            yield child.module or "", child.level
-        if isinstance(child, ast.If) and is_typing_guard(child):
-            yield from (found for other in child.orelse for found in imports(other))
-        else:
-            yield from imports(child)
+def imported(path: str, text: str, *, types: bool = False) -> Iterator[str]:
+    """The full name of all that a Python file imports while it runs; `types`: for types alone too.
+
+    A name's module may be the name without its last part.
+    """
+    package = path.removeprefix("python/").split("/")[:-1]
+
+    def walk(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = package[: len(package) + 1 - child.level] if child.level else []
+                module = [*base, *([child.module] if child.module else [])]
+                yield from (".".join([*module, alias.name]) for alias in child.names)
+            guarded = not types and isinstance(child, ast.If) and is_typing_guard(child)
+            yield from walk(ast.Module(child.orelse, []) if guarded else child)  # type: ignore[attr-defined]
+
+    return walk(ast.parse(text))
 
 
-def golden_imports(path: str, text: str) -> Iterator[tuple[str, str]]:
-    """Module and name of every import of golden by one of its files, such as data.dtypes, Array."""
-    package = path.removeprefix("golden/").split("/")[:-1]
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(package) + 1:
-            base = package[: len(package) + 1 - node.level] + (node.module or "").split(".")
-            yield from ((".".join(filter(None, base)), alias.name) for alias in node.names)
+def rooms_of(path: str, text: str, package: str, *, types: bool = False) -> set[str]:
+    """The rooms of a package that a file imports from; "" is the package itself."""
+    names = imported(path, text, types=types)
+    return {
+        name.removeprefix(package).removeprefix(".").partition(".")[0]
+        for name in names
+        if name.partition(".")[0] == package
+    }
 
 
 def check_golden_room(path: str, text: str) -> list[str]:
@@ -179,36 +188,12 @@ def check_golden_room(path: str, text: str) -> list[str]:
         return []
     if own not in GOLDEN_ROOMS:
         return [f"{path} stands in no room of golden: {', '.join(GOLDEN_ROOMS)}"]
-    rooms = {(module or name).partition(".")[0] for module, name in golden_imports(path, text)}
+    rooms = rooms_of(path, text, "golden", types=True)
     unknown = (rooms & {*GOLDEN_ROOMS, "__main__"}) - GOLDEN_ROOMS[own] - {own}
     problems = [f"{path} imports golden/{room}: {own} does not know it" for room in sorted(unknown)]
     hidden = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     hidden &= {"__import__", "importlib"}
     return problems + [f"{path} uses {name}: golden's imports are statements" for name in hidden]
-
-
-def package_imports(node: ast.AST, *, types: bool = False) -> Iterator[str]:
-    """What a file of the package imports of it, such as errors.nearest; "" is all.
-
-    That is while it runs, with `types` also for types alone. A name's module may be the name
-    without its last part.
-    """
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            names = [alias.name for alias in child.names]
-        elif isinstance(child, ast.ImportFrom):
-            names = [f"{'.' * child.level}{child.module}.{alias.name}" for alias in child.names]
-        else:
-            names = []
-        yield from (
-            name.removeprefix("collops").removeprefix(".")
-            for name in names
-            if name.startswith(".") or name.partition(".")[0] == "collops"
-        )
-        if not types and isinstance(child, ast.If) and is_typing_guard(child):
-            yield from (found for other in child.orelse for found in package_imports(other))
-        else:
-            yield from package_imports(child, types=types)
 
 
 def check_package_room(path: str, text: str) -> list[str]:
@@ -218,46 +203,37 @@ def check_package_room(path: str, text: str) -> list[str]:
         return []
     if own not in PACKAGE_ROOMS:
         return [f"{path} stands in no room of the package: {', '.join(PACKAGE_ROOMS)}"]
-    rooms = {name.partition(".")[0] for name in package_imports(ast.parse(text))}
-    unknown = rooms - PACKAGE_ROOMS[own] - {own}
+    unknown = rooms_of(path, text, "collops") - PACKAGE_ROOMS[own] - {own}
     return [f"{path} imports collops.{room}: {own} does not know it" for room in sorted(unknown)]
 
 
-def package_graph(root: Path) -> dict[str, set[str]]:
-    """The modules that each module of the package imports, for types alone included."""
-    folder = root / "python" / "collops"
-    texts = {
-        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(
-            ".__init__"
-        ): path.read_text()
-        for path in sorted(folder.rglob("*.py"))
-    }
+def module_graph(root: Path, folder: str) -> dict[str, set[str]]:
+    """The modules that each module of a package imports, for types alone included."""
+    top = root / folder
+    found = {}
+    for path in sorted(top.rglob("*.py")):
+        module = ".".join(path.relative_to(top.parent).with_suffix("").parts)
+        names = imported(str(path.relative_to(root)), path.read_text(), types=True)
+        found[module.removesuffix(".__init__")] = {n for n in names if n.startswith(f"{top.name}.")}
     graph = {}
-    for module, text in texts.items():
-        names = set(package_imports(ast.parse(text), types=True))
-        graph[module] = {name if name in texts else name.rpartition(".")[0] for name in names}
+    for module, names in found.items():
+        graph[module] = {n if n in found else n.rpartition(".")[0] for n in names} - {top.name}
     return graph
 
 
 def check_imports(path: str, text: str) -> list[str]:
     """Every forbidden import of one Python file, with the reason."""
     problems = []
-    depth = path.count("/") - 1
-    for name, level in imports(ast.parse(text)):
-        top = name.partition(".")[0]
-        problem = None
+    for name in imported(path, text):
+        top, problem = name.partition(".")[0], None
         if path.startswith("golden/"):
-            allowed = top == "numpy" or top in sys.stdlib_module_names
-            if level == 0 and not allowed and (path, top) not in OPTIONAL_OF_GOLDEN:
+            allowed = top in ("golden", "numpy") or top in sys.stdlib_module_names
+            if not allowed and (path, top) not in OPTIONAL_OF_GOLDEN:
                 problem = "golden knows numpy and the standard library alone"
-            elif level > depth + 1:
-                problem = "golden stays inside its folder"
-        elif (level, top) in {(0, "torch"), (0, "torch_npu")} and not path.startswith(
-            (TORCH_FOLDER, *TORCH_PEERS)
-        ):
+        elif top in ("torch", "torch_npu") and not path.startswith((TORCH_FOLDER, *TORCH_PEERS)):
             problem = f"only {TORCH_FOLDER} imports torch (sys.modules may be looked at)"
         if problem is not None:
-            problems.append(f"{path} imports {'.' * level}{name}: {problem}")
+            problems.append(f"{path} imports {name}: {problem}")
     return problems
 
 
@@ -277,11 +253,6 @@ def repository_problems(root: Path) -> list[str]:
     return problems
 
 
-def include_circle(root: Path, folder: str) -> list[str]:
-    """The first circle of stems below a folder, each of which includes the next; empty if none."""
-    return circle_in(include_graph(root, folder))
-
-
 def include_graph(root: Path, folder: str) -> dict[str, set[str]]:
     """The stems that each stem below a folder includes."""
     graph: dict[str, set[str]] = {}
@@ -292,20 +263,6 @@ def include_graph(root: Path, folder: str) -> dict[str, set[str]]:
                 f"ops/{Path(name).with_suffix('')}" for _, name in INCLUDE.findall(path.read_text())
             }
             graph.setdefault(stem, set()).update(found - {stem})
-    return graph
-
-
-def golden_graph(root: Path) -> dict[str, set[str]]:
-    """The modules that each module of golden imports; a package is its __init__."""
-    texts = {}
-    for path in sorted((root / "golden").rglob("*.py")):
-        name = str(path.relative_to(root))
-        module = name.removeprefix("golden/").removesuffix(".py").removesuffix("__init__")
-        texts[module.strip("/").replace("/", ".")] = golden_imports(name, path.read_text())
-    graph = {}
-    for module, found in texts.items():
-        names = {(f"{base}.{name}".lstrip("."), base) for base, name in found}
-        graph[module] = {full if full in texts else base for full, base in names}
     return graph
 
 

@@ -82,25 +82,3 @@ def test_the_list_is_what_it_touches(newest: Newest) -> None:
 def test_the_layers_of_the_others_are_not_touched() -> None:
     assert not any(name.startswith("ops/collops/comm") for name in listed(OPERATOR))
     assert all(name.startswith("ops/collops/comm/backends/") for name in listed(BACKEND))
-
-
-def test_a_file_more_is_found(tmp_path: Path) -> None:
-    for name, text in (
-        ("ops/collops/operators/all_to_all.cpp", ""),
-        ("ops/collops/operators/params.h", '  std::string backend = "hccl";\n'),
-        ("ops/collops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
-        ("ops/collops/comm/backends/hccl/library.h", ""),
-        ("bindings/operation.cpp", '{"AllToAllParam"}'),
-        ("python/collops/a.py", '"""AllToAll."""\nx = 1  # AllToAll\nbackend: str = "hccl"\n'),
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert touched(tmp_path, OPERATOR) == {
-        "ops/collops/operators/all_to_all.cpp",
-        "bindings/operation.cpp",
-    }
-    assert touched(tmp_path, BACKEND) == {"ops/collops/comm/backends/hccl/"}
-    (tmp_path / "ops/collops/comm/communicator.h").write_text("Status AllToAll();\n")
-    (tmp_path / "python/collops/a.py").write_text('if name == "hccl":\n')
-    assert "ops/collops/comm/communicator.h" in touched(tmp_path, OPERATOR)
-    assert "python/collops/a.py" in touched(tmp_path, BACKEND)

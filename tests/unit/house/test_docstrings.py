@@ -64,17 +64,3 @@ def test_modules_have_docstrings() -> None:
     assert len(golden) > 1
     missing = [name for name in golden if not is_sentence(importlib.import_module(name).__doc__)]
     assert missing == []
-
-
-def test_a_missing_docstring_is_found() -> None:
-    class Documented:
-        """Has a docstring."""
-
-        def without(self) -> None:
-            pass
-
-        def no_sentence(self) -> None:
-            """lower case without an end"""
-
-    expected = ["Documented.without", "Documented.no_sentence"]
-    assert undocumented([("Documented", Documented)]) == expected

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from collops.cli.main import every_parser
 from collops.terminal.arguments import subparsers
-from tests.unit.house.layers import PACKAGE_ROOMS
+from tests.unit.house.layers import PACKAGE_ROOMS, imported
 
 ROOT = Path(__file__).resolve().parents[3]
 BENCH = "python/collops/bench/"
@@ -26,18 +22,6 @@ KNOWN = {
 }
 
 
-def imported_names(path: str, text: str) -> Iterator[str]:
-    """Every name that a file of python/ imports, in full; those for types too."""
-    package = path.removeprefix("python/").split("/")[:-1]
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) + 1 - node.level] if node.level else []
-            module = [*base, *([node.module] if node.module else [])]
-            yield from (".".join([*module, alias.name]) for alias in node.names)
-
-
 def check(path: str, text: str, operators: set[str]) -> list[str]:
     """Every import by which a file of the bench knows an operator that it must not know."""
     own = path.removeprefix(OPERATORS).partition("/")[0].removesuffix(".py")
@@ -45,7 +29,7 @@ def check(path: str, text: str, operators: set[str]) -> list[str]:
     foreign = operators - known
     return [
         f"{path} imports {name}: the bench finds an operator by {TABLE} alone"
-        for name in imported_names(path, text)
+        for name in imported(path, text, types=True)
         if name.startswith(f"{TABLE}.") and name.split(".")[3] in foreign
     ]
 
@@ -59,37 +43,6 @@ def test_the_bench_knows_an_operator_by_its_table_alone() -> None:
         for problem in check(str(path.relative_to(ROOT)), path.read_text(), operators)
     ]
     assert not problems, "\n".join(problems)
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("a.py", "from collops.bench.operators.some import OPERATOR"),
-        ("a.py", "from collops.bench.operators import some"),
-        ("a.py", "if TYPE_CHECKING:\n    import collops.bench.operators.some.point"),
-        ("peers/a.py", "def f():\n    from ..operators.some.point import Point"),
-        ("peers/a.py", "from ..operators import some"),
-        ("operators/other.py", "from collops.bench.operators.some import OPERATOR"),
-        ("operators/__init__.py", "from collops.bench.operators import some"),
-    ],
-)
-def test_an_operator_that_a_file_must_not_know_is_found(path: str, text: str) -> None:
-    [problem] = check(BENCH + path, text, {"some", "other"})
-    assert path in problem
-    assert "collops.bench.operators.some" in problem
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("a.py", "from collops.bench.operators import OPERATORS, load"),
-        ("operators/some/a.py", "from collops.bench.operators.some.point import Point"),
-        ("tune.py", "from collops.bench.operators.collectives import ONE_STEP"),
-        ("operators/some.py", "from collops.bench.variant import Variant"),
-    ],
-)
-def test_allowed_knowledge_of_operators_passes(path: str, text: str) -> None:
-    assert check(BENCH + path, text, {"some", "other"}) == []
 
 
 def test_nothing_in_the_library_imports_the_bench() -> None:

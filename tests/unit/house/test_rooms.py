@@ -69,20 +69,6 @@ def test_no_header_has_one_user() -> None:
     assert headers_with_one_user(ROOT) == {}
 
 
-def test_a_header_with_one_user_is_found(tmp_path: Path) -> None:
-    folder = tmp_path / "ops" / "collops" / "core"
-    folder.mkdir(parents=True)
-    for name in ("one.h", "two.h", "backend.h"):
-        (folder / name).write_text("")
-    (folder / "one.cpp").write_text('#include "collops/core/one.h"\n')
-    (folder / "a.cpp").write_text(
-        '#include "collops/core/one.h"\n#include "collops/core/two.h"\n'
-        '#include "collops/core/backend.h"\n'
-    )
-    (folder / "b.cpp").write_text('#include "collops/core/two.h"\n')
-    assert headers_with_one_user(tmp_path) == {"ops/collops/core/one.h": "ops/collops/core/a.cpp"}
-
-
 def test_no_two_cpp_tests_share_a_name() -> None:
     """It is the name of a program, or of a test of ctest."""
     names = [path.name for path in files_below(ROOT, "tests") if path.name.endswith("_test.cpp")]

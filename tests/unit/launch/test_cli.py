@@ -24,19 +24,6 @@ def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_help_names_the_commands() -> None:
-    done = collops("--help")
-    assert done.returncode == 0
-    assert "doctor" in done.stdout
-
-
-def test_a_wrong_command_is_refused_with_the_right_ones() -> None:
-    done = collops("docter")
-    assert done.returncode == 2
-    assert "docter" in done.stderr
-    assert "doctor" in done.stderr
-
-
 @pytest.mark.parametrize("words", [(), ("golden",), ("bench",)])
 def test_a_missing_word_is_answered_by_the_help(words: tuple[str, ...]) -> None:
     done = collops(*words)
@@ -46,12 +33,6 @@ def test_a_missing_word_is_answered_by_the_help(words: tuple[str, ...]) -> None:
 
 def test_version() -> None:
     done = collops("--version")
-    assert (done.returncode, done.stdout) == (0, f"collops {metadata.version('collops')}\n")
-
-
-def test_the_package_is_the_command() -> None:
-    command = [sys.executable, "-m", "collops", "--version"]
-    done = programs.run(command, capture_output=True)
     assert (done.returncode, done.stdout) == (0, f"collops {metadata.version('collops')}\n")
 
 
@@ -264,12 +245,6 @@ def test_doctor_says_what_limits_the_cores_and_that_there_are_no_pidfds() -> Non
     limited = f"3 of {os.cpu_count()} (CPU quota of /sys/fs/cgroup/job)"
     assert found["cores"] == f"{limited} may be used"
     assert found["pidfds"].startswith("no: Function not implemented; ")
-
-
-def test_doctor_takes_no_arguments() -> None:
-    done = collops("doctor", "--fast")
-    assert done.returncode == 2
-    assert "--fast" in done.stderr
 
 
 def test_doctor_works_where_the_core_cannot_load() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import collops
 from collops.cli import main
-from collops.demo.runs import Outcome, table
+from collops.demo.runs import Outcome
 from tests import programs
 
 OPERATORS = [
@@ -83,12 +83,6 @@ def test_a_wrong_argument_is_one_line(tmp_path: Path, argument: str) -> None:
     assert argument in line
 
 
-def test_help_explains(tmp_path: Path) -> None:
-    done = run_demo(tmp_path, "--help")
-    assert done.returncode == 0
-    assert "--break" in done.stdout
-
-
 def test_the_name_that_was_used_is_shown(tmp_path: Path) -> None:
     assert run_demo(tmp_path, "--help").stdout.startswith("usage: python -m collops.demo ")
     done = programs.run_forked(main, ["demo", "--help"])
@@ -116,17 +110,6 @@ def outcome(**fields: object) -> Outcome:
     return Outcome(operator="Op", shapes="[2, 3]", seconds=1.5e-6, **settings)  # type: ignore[arg-type]
 
 
-def test_equal_results_give_no_finding() -> None:
-    assert outcome().findings() == []
-    assert outcome().verdict() == "yes, every bit"
-
-
-def test_bits_count_where_there_is_no_bound() -> None:
-    run = outcome()
-    run.results[0][0, 0] = -0.0
-    assert run.findings() == ["Op, rank 0, index [0, 0]: got -0.0, expected 0.0"]
-
-
 def test_every_rank_is_looked_at_and_counted() -> None:
     run = outcome()
     run.results[0][1, 2] = 9
@@ -150,12 +133,3 @@ def test_a_bound_is_kept(error: float, found: int) -> None:
     assert run.verdict() == "yes, in bound"
     run.results[1][1, 1] += np.float32(error)
     assert len(run.findings()) == found
-
-
-def test_columns_are_aligned() -> None:
-    run = outcome()
-    run.results[0][0, 0] += 1
-    lines = table([run, outcome()]).splitlines()
-    _, *rows = columns(lines)
-    assert rows == [["Op", "2", "[2, 3]", "NO", "2"], ["Op", "2", "[2, 3]", "yes, every bit", "2"]]
-    assert all(line == line.rstrip() for line in lines)

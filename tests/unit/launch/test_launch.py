@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 from collops.launch.processes import RankProcess, end_all, post, run_on_threads, start, watch
 from collops.launch.programs import Programs
 from patience import patience
-from tests import programs
 
 
 @contextmanager
@@ -36,33 +33,6 @@ def processes_of(work: Any, ranks: int) -> Iterator[list[RankProcess]]:
         for process in processes:
             process.ask(None)
         end_all(processes, 5.0)
-
-
-def test_processes_are_asked_and_heard_again_and_again() -> None:
-    with processes_of(lambda rank, question: [rank] * question, 3) as processes:
-        for question in (1, 200_000, 0):
-            for process in processes:
-                process.ask(question)
-            assert watch(processes, 30.0) == ([], None)
-            assert [process.report for process in processes] == [[r] * question for r in range(3)]
-
-
-def test_how_a_process_ended_is_told_and_the_others_are_waited_for_less_long() -> None:
-    def work(rank: int, question: str) -> str:
-        if rank == 1:
-            os._exit(7)
-        time.sleep(600)
-        return question
-
-    begin = time.monotonic()
-    with processes_of(work, 2) as processes:
-        for process in processes:
-            process.ask("?")
-        late, first = watch(processes, 60.0, 0.3, lambda process: bool(process.lost))
-        assert ([process.ranks for process in late], first) == ([[0]], 1)
-        assert processes[1].lost == "exit code 7"
-        processes[0].kill()
-    assert time.monotonic() - begin < patience(20)
 
 
 class Unreadable:
@@ -99,20 +69,6 @@ def test_threads_that_raise_hang_or_report_are_distinguished() -> None:
     assert (reports, list(running)) == ({0: 10, 1: None}, [2])
     over.set()
     running[2].join()
-
-
-def test_programs_are_ended_with_all_they_started(tmp_path: Path) -> None:
-    sleeper = f"{sys.executable} -c 'import time; time.sleep(600)'"
-    words = ["sh", "-c", f"{sleeper} & echo $!; wait"]
-    with (tmp_path / "said").open("w") as said, Programs([(words, dict(os.environ))], said) as own:
-        while not (text := (tmp_path / "said").read_text()).endswith("\n"):
-            assert own.running()
-            time.sleep(0.01)
-        with pytest.raises(RuntimeError, match="on purpose"), own:
-            raise RuntimeError("on purpose")
-    assert own.failed
-    # It has its signal, and ends when it runs next.
-    programs.await_gone(int(text))
 
 
 def test_a_program_that_does_not_start_ends_those_before_it(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from collops.cli.run import one_host, parse, this_host
 from collops.core import core
-from collops.launch.programs import Prefixed
 from collops.launch.rank_table import make_rank_table, read_rank_table
 from patience import patience
 from tests import programs
@@ -61,12 +60,6 @@ def test_a_compiled_program_is_started_as_it_is(tmp_path):
     ended = collops_run("-n", "2", os.path.relpath(echo), "here", "-n")
     assert ended.returncode == 0, ended.stderr.decode()
     assert sorted(ended.stdout.decode().splitlines()) == ["[0] here -n", "[1] here -n"]
-
-
-def test_a_script_that_is_not_there_is_named_once():
-    ended = collops_run("-n", "2", "nofile.py")
-    assert ended.returncode == 2
-    assert ended.stderr.decode().startswith("collops run: nofile.py: no such script")
 
 
 def test_options_of_other_launchers_are_the_scripts_after_it(script):
@@ -366,26 +359,6 @@ def test_bytes_pass_as_they_are(script):
     path = script("import os\nos.write(1, bytes(range(256)) * 1000)\n")
     ended = collops_run("-n", "1", path)
     assert ended.stdout.replace(b"[0] ", b"") == bytes(range(256)) * 1000 + b"\n"
-
-
-def test_a_line_without_an_end_is_passed_on_before_it_is_too_long():
-    class Out:
-        lines = b""
-
-        def write(self, data: bytes) -> None:
-            self.lines += data
-
-        def flush(self) -> None:
-            pass
-
-    out = Out()
-    prefixed = Prefixed(b"[0] ", out)
-    prefixed.write(b"x" * 70000)
-    assert out.lines == b"[0] " + b"x" * 70000 + b"\n"
-    prefixed.write(b"a\nb")
-    prefixed.write(b"c\n")
-    prefixed.write(b"")
-    assert out.lines.endswith(b"\n[0] a\n[0] bc\n")
 
 
 @pytest.mark.parametrize(

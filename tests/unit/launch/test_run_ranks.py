@@ -21,14 +21,6 @@ from patience import patience
 from tests import programs
 
 
-def test_results_are_in_rank_order() -> None:
-    def late(rank: int, unit: float) -> str:
-        time.sleep((3 - rank) * unit)
-        return f"r{rank}"
-
-    assert run_ranks(late, 4, 0.03) == ["r0", "r1", "r2", "r3"]
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_start_methods(method: str) -> None:
     assert run_ranks(divmod, 3, 2, start_method=method) == [(0, 0), (0, 1), (1, 0)]
@@ -45,10 +37,6 @@ def test_environment() -> None:
     assert first[0][2] == first[1][2]
     assert first[0][2] != second[0][2]
     assert "COLLOPS_RANK" not in os.environ
-
-
-def test_a_result_larger_than_a_pipe() -> None:
-    assert run_ranks(lambda rank: bytes([rank]) * 3_000_000, 2)[1] == b"\1" * 3_000_000
 
 
 def test_every_failing_rank_is_listed_with_its_traceback() -> None:
@@ -285,23 +273,6 @@ def test_ctrl_c_between_two_starts_leaves_no_rank(monkeypatch: pytest.MonkeyPatc
     [pid] = started
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-@pytest.mark.parametrize(
-    ("given", "kind", "message"),
-    [
-        ({"n": 0}, ValueError, "n must be at least 1, got 0"),
-        ({"n": 2.0}, TypeError, "n must be a whole number of ranks, got 2.0"),
-        ({"timeout": float("nan")}, ValueError, "timeout must be a number of seconds above 0, got"),
-        ({"timeout": 0}, ValueError, "timeout must be a number of seconds above 0, got 0"),
-        ({"env": {"A": 1}}, TypeError, "env must have texts, got 'A': 1"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    given: dict[str, Any], kind: type[Exception], message: str
-) -> None:
-    with pytest.raises(kind, match=message):
-        run_ranks(**{"fn": divmod, "n": 1, **given})
 
 
 def test_a_process_that_may_start_no_other_is_told() -> None:

@@ -22,11 +22,6 @@ def _a_terminal_with_colors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
 
 
-def test_a_terminal_has_colors() -> None:
-    assert colored("ready", "green", Terminal()) == "\x1b[32mready\x1b[0m"
-    assert colored("ready", "green", io.StringIO()) == "ready"
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "has"),
     [("NO_COLOR", "1", False), ("NO_COLOR", "", True), ("TERM", "dumb", False)],
@@ -55,11 +50,3 @@ def test_a_line_is_not_longer_than_the_terminal() -> None:
     stream = Terminal()
     Progress(2, stream).show(0, 100 * "x")
     assert len(stream.getvalue()) == len("\r") + 79 + len("\x1b[K")
-
-
-def test_elsewhere_nothing_is_drawn() -> None:
-    stream = io.StringIO()
-    progress = Progress(1, stream)
-    progress.show(1)
-    progress.clear()
-    assert stream.getvalue() == ""

@@ -168,28 +168,6 @@ def test_ranks_must_skip_together(report: str) -> None:
     assert "ranks [1] skipped the test, the others did not" in failure
 
 
-def test_a_time_out_shows_where_a_rank_was(report: str) -> None:
-    failure = failure_of(report, "test_takes_too_long[2]")
-    assert "rank 1 was ended: it was still running after 3 s" in failure
-    assert "time.sleep(30)" in failure
-
-
-def test_reasons_are_kept(report: str) -> None:
-    assert re.search(r"^SKIPPED \[2\] .*: not today$", report, re.M), report
-    assert re.search(r"^XFAIL .* known$", report, re.M), report
-
-
 @ranks(2, 3, comm_modes=(collops.COMM_MULTI_PROCESS, collops.COMM_MULTI_THREAD))
 def test_ranks_marks_tests_of_this_repository(comm: collops.Communicator, rank_size: int) -> None:
     assert comm.all_gatherv(np.array([comm.rank])).tolist() == list(range(rank_size))
-
-
-def test_what_a_decorated_test_needs() -> None:
-    with pytest.raises(TypeError, match=r"numbers of ranks, such as @ranks\(2, 4\), got \(\)"):
-        ranks()
-    with pytest.raises(TypeError, match="such as @ranks"):
-        ranks(lambda comm: None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="test_no_comm needs a parameter comm"):
-
-        @ranks(2)
-        def test_no_comm() -> None: ...

@@ -4,7 +4,6 @@ are stand-ins here, some with small tests that pytest and ctest run as they run 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -104,25 +103,6 @@ def test_a_step_that_hangs_fails(checkout: Path, step: str, command: str) -> Non
     status, summary = run(checkout, hanging=command)
     assert status == 1
     assert summary[-1] == f"failed: {step}"
-
-
-def test_a_step_that_has_no_time_is_left_out(checkout: Path) -> None:
-    status, summary = run(checkout, hanging="make sanitize", limit_s=530)
-    assert status == 0
-    assert any(line.startswith("left out: asan-ubsan (needs 1200 s, 2") for line in summary)
-
-
-def test_a_slow_step_that_the_end_of_the_time_cuts_off_is_left_out(checkout: Path) -> None:
-    status, summary = run(checkout, hanging="make sanitize ARGS=tsan", limit_s=2000)
-    assert status == 0
-    assert any(line.startswith("left out: tsan (not over after 2") for line in summary)
-
-
-def test_the_time_of_a_step_stands_beside_that_of_the_reference_run(checkout: Path) -> None:
-    run(checkout)
-    assert re.search(r"   ok, \d+ s \(reference: 41 s\)\n", (checkout / "printed").read_text())
-    times = (checkout / "out" / "ci" / "seconds").read_text()
-    assert re.match(r"check \d+\ntest \d+\ntest-gpu \d+\n", times)
 
 
 def test_what_is_required_fails_where_it_is_left_out(checkout: Path) -> None:
@@ -227,40 +207,6 @@ def test_what_fails_twice_or_passed_only_alone_before_is_red(checkout: Path) -> 
     assert status == 1
     printed = (checkout / "printed").read_text()
     assert "AssertionError: it is wrong" in printed.partition("FAILED again")[2]
-
-
-@pytest.mark.usefixtures("in_tools")
-def test_more_failures_than_load_explains_do_not_run_again(checkout: Path) -> None:
-    many = "@pytest.mark.parametrize('n', range(11))\ndef test_n(n): assert False"
-    with_tests(checkout, many=f"import pytest\n{many}\n")
-    status, summary = run(checkout)
-    assert (status, summary[-1]) == (1, "failed: test")
-    assert "red: 11 tests failed, more than 10: none of them runs again" in summary
-
-
-# With what pytest ends before it has run the other tests.
-ENDS = {
-    "a crash": "import os, pathlib\ndef test_a(): pathlib.Path('beside').exists() and os.abort()\n",
-    "at import": "import pathlib\nassert not pathlib.Path('beside').exists()\n",
-}
-
-
-@pytest.mark.usefixtures("in_tools")
-@pytest.mark.parametrize("way", ENDS)
-def test_where_pytest_ended_early_all_of_it_runs_again(checkout: Path, way: str) -> None:
-    with_tests(checkout, a=ENDS[way], b=ALWAYS)
-    status, summary = run(checkout)
-    assert "red: tests: failed alone too" in summary  # test_b has run now
-    assert (status, summary[-1]) == (1, "failed: test")
-
-
-@pytest.mark.usefixtures("in_tools")
-def test_a_failure_beside_a_test_that_was_left_out_does_not_run_again(checkout: Path) -> None:
-    skipped = "\n@pytest.mark.skip(reason='none here')\ndef test_skipped(): pass\n"
-    with_tests(checkout, here=TESTS + skipped)
-    status, summary = run(checkout, require="test")
-    assert (status, summary[-1]) == (1, "failed: test")
-    assert not any(line.startswith("passed only alone") for line in summary)
 
 
 def test_few_tests_are_known_to_pass_only_alone() -> None:

@@ -105,11 +105,6 @@ def test_an_older_standard_is_refused(header: str, core_prefix: Path) -> None:
     assert "collops needs C++17: -std=c++17" in done.stdout
 
 
-def test_the_target_asks_for_the_standard(core_prefix: Path) -> None:
-    [targets] = core_prefix.glob("lib*/**/collopsTargets.cmake")
-    assert 'INTERFACE_COMPILE_FEATURES "cxx_std_17"' in targets.read_text()
-
-
 def test_another_struct_is_refused_in_one_line(core_prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "other.cpp").write_text(
         "#include <collops/atb.h>\n"
@@ -148,12 +143,6 @@ def test_the_shared_library_has_what_programs_need(shared_prefix: Path, tmp_path
     program = tmp_path / "uneven_gather"
     assert "gathered on each of them" in run(program)
     assert "libcollops.so" in run("readelf", "-d", program)
-
-
-def test_pkg_config_of_the_shared_library(shared_prefix: Path, tmp_path: Path) -> None:
-    program = build_example(shared_prefix, tmp_path)
-    library = next(shared_prefix.glob("lib*/**/libcollops.so")).parent
-    assert "gathered on each of them" in run(program, LD_LIBRARY_PATH=str(library))
 
 
 def test_the_shared_library_hides_what_is_not_public(shared_prefix: Path) -> None:
@@ -243,23 +232,6 @@ def python_with_headers(folder: Path) -> tuple[Path, Path]:
 def test_the_json_headers_of_pip_are_found(tmp_path: Path) -> None:
     python, headers = python_with_headers(tmp_path)
     assert f"found {headers}." in find_json(tmp_path, f"-DPython_EXECUTABLE={python}", NO_SYSTEM)
-
-
-def test_json_headers_that_come_after_a_failure_are_found_in_the_same_build(tmp_path: Path) -> None:
-    """As after `pip install` in a new environment, which is then first on PATH."""
-    assert "was not found" in find_json(tmp_path, "-DPython_EXECUTABLE=false", NO_SYSTEM)
-    assert "was not found" in find_json(tmp_path)
-    first, headers = python_with_headers(tmp_path / "first")
-    assert f"found {headers}." in find_json(tmp_path, path=f"{first.parent}:{os.defpath}")
-    assert f"found {headers}." in find_json(tmp_path)  # stays, so that nothing is compiled again
-    shutil.rmtree(first.parent)
-    second, headers = python_with_headers(tmp_path / "second")
-    assert f"found {headers}." in find_json(tmp_path, path=f"{second.parent}:{os.defpath}")
-    shutil.rmtree(second.parent)
-    assert "was not found" in find_json(tmp_path)
-    headers = headers_in(tmp_path / "by hand")
-    relative = os.path.relpath(headers)
-    assert f"found {headers}." in find_json(tmp_path, f"-DNLOHMANN_JSON_INCLUDE_DIR={relative}")
 
 
 def test_the_json_headers_of_a_prefix_and_of_a_folder_are_found(tmp_path: Path) -> None:

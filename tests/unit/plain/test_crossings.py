@@ -5,46 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.unit.plain.every_call import calls_of
 
-X = np.arange(8, dtype=np.float32).reshape(4, 2)
-WEIGHT = np.arange(6, dtype=np.float32).reshape(2, 3)
-RESIDUAL = np.arange(3, dtype=np.float32)
-GRID = {"ag_dim": 2, "rs_dim": 1}
-
-CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
-    "all_gather": ("all_gather", (X,), {}),
-    "all_gatherv": ("all_gatherv", (X, [4, 4]), {}),
-    "all_gatherv, no sizes": ("all_gatherv", (X,), {}),
-    "all_gatherv, dim 1": ("all_gatherv", (X, [2, 2]), {"dim": 1}),
-    "all_gatherv, list": ("all_gatherv", ([X, X.astype("i2")], [4, 4]), {}),
-    "all_gatherv, bytes": ("all_gatherv", (X.astype("S3"), [4, 4]), {}),
-    "all_reduce": ("all_reduce", (X,), {"op": "max"}),
-    "all_to_allv": ("all_to_allv", (X, [2, 2], [2, 2]), {}),
-    "all_to_allv, no sizes": ("all_to_allv", (X, [2, 2]), {}),
-    "barrier": ("barrier", (), {}),
-    "broadcast": ("broadcast", (X.copy(),), {"root": 1}),
-    "gatherv": ("gatherv", (X, [4, 4]), {"root": 1}),
-    "gatherv, no sizes": ("gatherv", (X,), {}),
-    "reduce": ("reduce", (X,), {"root": 1}),
-    "reduce_scatter": ("reduce_scatter", (X,), {}),
-    "reduce_scatterv": ("reduce_scatterv", (X, [1, 3]), {}),
-    "reduce_scatterv, dim 1": ("reduce_scatterv", (X,), {"dim": 1}),
-    "reduce_scatterv, list": ("reduce_scatterv", ([X, X[:1]],), {}),
-    "scatterv": ("scatterv", (X, [1, 3]), {}),
-    "all_gather_matmul": ("all_gather_matmul", (X, WEIGHT), {}),
-    "all_gather_matmul, rows": ("all_gather_matmul", (X, WEIGHT), {"gather_rows": [4, 4]}),
-    "matmul_reduce_scatter": ("matmul_reduce_scatter", (X, WEIGHT), {"op": "avg"}),
-    "matmul_all_reduce": ("matmul_all_reduce", (X, WEIGHT), {"residual": RESIDUAL}),
-    "both": ("all_gather_matmul_reduce_scatter", (X, WEIGHT), GRID),
-}
+X = np.zeros((4, 2), np.float32)
+Paths = tuple[str, tuple[list[str], list[str]], tuple[list[str], list[str]]]
 
 
 def path_of(call: Callable[[], Any]) -> tuple[list[str], list[str]]:
@@ -66,27 +38,32 @@ def path_of(call: Callable[[], Any]) -> tuple[list[str], list[str]]:
     return frames[1:], crossings  # without the frame of `call` itself
 
 
-def paths(rank: int, name: str) -> list[tuple[list[str], list[str]]]:
-    method, args, words = CALLS[name]
+def paths(rank: int) -> list[Paths]:
+    """Of each method: the paths of a second call of it, and of a second one that is started."""
+    found = []
     with collops.init() as comm:
-        getattr(comm, method)(*args, **words)
-        comm.start(method, *args, **words).wait()
-        return [
-            path_of(lambda: getattr(comm, method)(*args, **words)),
-            path_of(lambda: comm.start(method, *args, **words).wait()),
-        ]
+        for method, args, words in calls_of(rank, 2):
+            if method == "exchange":
+                continue
+            call, start = getattr(comm, method), partial(comm.start, method)
+            call(*args, **words)
+            start(*args, **words).wait()
+            called = path_of(lambda: call(*args, **words))  # noqa: B023
+            started = path_of(lambda: start(*args, **words).wait())  # noqa: B023
+            found.append((f"{method} {words}", called, started))
+    return found
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_call_like_an_earlier_one(name: str) -> None:
-    method = CALLS[name][0]
-    for called, started in run_ranks(paths, 2, name):
-        frames, crossings = called
-        assert crossings == [method]
-        assert len(frames) <= 2, frames
-        frames, crossings = started
-        assert crossings == [method, "wait"]
-        assert len(frames) <= 4, frames
+def test_a_call_like_an_earlier_one() -> None:
+    for found in run_ranks(paths, 2):
+        for call, called, started in found:
+            method = call.partition(" ")[0]
+            frames, crossings = called
+            assert crossings == [method], call
+            assert len(frames) <= 2, (call, frames)
+            frames, crossings = started
+            assert crossings == [method, "wait"], call
+            assert len(frames) <= 4, (call, frames)
 
 
 def first_call(rank: int) -> float:

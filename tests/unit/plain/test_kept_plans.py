@@ -15,18 +15,6 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_products_operation_is_part_of_its_plan() -> None:
-    """An average of the shapes of an earlier sum is an average."""
-
-    def call(rank: int) -> list[float]:
-        x, weight = np.full((2, 4), 2.0 * rank, np.float32), np.ones((4, 3), np.float32)
-        with collops.init() as comm:
-            results = [comm.matmul_reduce_scatter(x, weight, op=op) for op in ("sum", "avg", "sum")]
-        return [float(result.max()) for result in results]
-
-    assert run_ranks(call, 2) == [[8.0, 4.0, 8.0]] * 2
-
-
 def test_plans_of_many_shapes_do_not_pile_up() -> None:
     def call(_: int) -> int:
         x = np.ones(4000, np.float32)

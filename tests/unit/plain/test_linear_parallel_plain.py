@@ -5,221 +5,85 @@ The numbers are small and whole, so that only the one rounding at the end is lef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from random import Random
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from collops.golden.cases import all_outputs, inputs
 
 import collops
 from collops.testing import run_ranks
+from tests import linear_case
+from tests.linear_case import ALL_GATHER, GRID, METHODS
 
-BOTH = "all_gather_matmul_reduce_scatter"
-GATHER, SCATTER, REDUCE = "all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"
-LISTS = {BOTH: ("gather", "scatter"), GATHER: ("gather",), SCATTER: ("scatter",), REDUCE: ()}
-DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
-Lists = Sequence[Sequence[int]]
-
-
-class Call(NamedTuple):
-    """One call of all ranks."""
-
-    method: str
-    ag_dim: int
-    rs_dim: int
-    gather: Lists  # rows of the members of each gather group
-    scatter: Lists = ()  # of each reduce group; none: every member gets all rows
-    given: str = "gather scatter"  # which of the lists are passed; the others are what None means
-    inner: bool = True
-    k: int = 7
-    n: int = 5
-
-    def places(self, rank: int) -> tuple[int, int]:
-        """Where a rank stands in its gather group and in its reduce group."""
-        if self.inner:
-            return rank % self.ag_dim, rank // self.ag_dim
-        return rank // self.rs_dim, rank % self.rs_dim
-
-    def rank_at(self, ag: int, rs: int) -> int:
-        ranks = range(self.ag_dim * self.rs_dim)
-        return next(rank for rank in ranks if self.places(rank) == (ag, rs))
-
-    def rows(self, rank: int) -> int:
-        ag, rs = self.places(rank)
-        return self.gather[rs][ag]
-
-    def keywords(self, rank: int) -> dict[str, Any]:
-        ag, rs = self.places(rank)
-        words: dict[str, Any] = {}
-        if self.method == BOTH:
-            words = {"ag_dim": self.ag_dim, "rs_dim": self.rs_dim, "inner_dim_is_ag": self.inner}
-        for name, rows in (
-            ("gather", self.gather[rs]),
-            ("scatter", (*self.scatter, *[()] * 9)[ag]),
-        ):
-            if name in LISTS[self.method] and name in self.given:
-                words[f"{name}_rows"] = list(rows)
-        return words
-
-    def product(self, rank: int) -> Any:
-        """The rows of a rank's gather group times its weight."""
-        _, rs = self.places(rank)
-        members = [self.rank_at(ag, rs) for ag in range(self.ag_dim)]
-        rows = np.concatenate([whole(r, 0, self.rows(r), self.k) for r in members])
-        return rows.astype(float) @ whole(rank, 1, self.k, self.n)  # numpy is slow on integers
-
-    def expected(self, rank: int) -> Any:
-        ag, rs = self.places(rank)
-        total = sum(self.product(self.rank_at(ag, member)) for member in range(self.rs_dim))
-        if self.scatter:
-            begin = sum(self.scatter[ag][:rs])
-            total = total[begin : begin + self.scatter[ag][rs]]
-        return total
+# Some go through the stage, in more than one strip.
+ROWS, COLUMNS = (0, 1, 6, 7, 33, 80), (1, 5, 40, 800)
+CALLS = 40
 
 
-def whole(rank: int, tensor: int, *shape: int) -> Any:
-    """Whole numbers that differ in every rank, tensor and position."""
-    return np.random.default_rng([rank, tensor, *shape]).integers(-3, 4, shape)
+def tensor(comm: collops.Communicator, kind: str, values: Any, dtype: str) -> Any:
+    """Golden's values in memory of a kind."""
+    real = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else values.dtype
+    if kind == "torch":
+        import torch
+
+        bits = np.ascontiguousarray(values).view(f"i{real.itemsize}")
+        return torch.from_numpy(bits).view(getattr(torch, dtype))
+    array = comm.empty(values.shape, real) if kind == "window" else np.empty(values.shape, real)
+    array.view(values.dtype)[...] = values
+    return array
 
 
-CALLS: dict[int, list[Call]] = {
-    1: [
-        Call(GATHER, 1, 1, [[4]]),
-        Call(SCATTER, 1, 1, [[4]], [[4]], ""),
-        Call(REDUCE, 1, 1, [[4]]),
-        Call(BOTH, 1, 1, [[4]], [[4]]),
-        Call(BOTH, 1, 1, [[0]], [[0]], ""),
-    ],
-    2: [
-        Call(GATHER, 2, 1, [[3, 3]], given=""),
-        Call(GATHER, 2, 1, [[3, 5]]),
-        Call(GATHER, 2, 1, [[0, 4]]),
-        Call(GATHER, 2, 1, [[0, 0]], given=""),
-        Call(GATHER, 2, 1, [[40, 37]], k=300, n=400),  # through the stage, and more than one strip
-        Call(SCATTER, 1, 2, [[8], [8]], [[3, 5]]),
-        Call(SCATTER, 1, 2, [[7], [7]], [[4, 3]], ""),
-        Call(SCATTER, 1, 2, [[1], [1]], [[1, 0]], ""),
-        Call(SCATTER, 1, 2, [[0], [0]], [[0, 0]], ""),
-        Call(SCATTER, 1, 2, [[33], [33]], [[0, 33]], k=40, n=1200),
-        Call(REDUCE, 1, 2, [[5], [5]]),
-        Call(REDUCE, 1, 2, [[0], [0]]),
-        Call(REDUCE, 1, 2, [[70], [70]], n=800),
-    ],
-    3: [
-        Call(GATHER, 3, 1, [[2, 0, 3]]),
-        Call(SCATTER, 1, 3, [[7], [7], [7]], [[3, 2, 2]], ""),
-        Call(SCATTER, 1, 3, [[7], [7], [7]], [[0, 6, 1]]),
-        Call(REDUCE, 1, 3, [[2], [2], [2]]),
-        Call(BOTH, 3, 1, [[1, 2, 4]], [[7]] * 3),
-        Call(BOTH, 1, 3, [[5], [5], [5]], [[2, 2, 1]], ""),
-    ],
-    4: [
-        Call(BOTH, 2, 2, [[3, 3], [3, 3]], [[3, 3], [3, 3]], ""),
-        Call(BOTH, 2, 2, [[5, 6], [1, 10]], [[4, 7], [11, 0]]),
-        Call(BOTH, 2, 2, [[5, 6], [1, 10]], [[4, 7], [11, 0]], inner=False),
-        Call(BOTH, 2, 2, [[5, 2], [7, 0]], [[4, 3], [4, 3]], "gather"),
-        Call(BOTH, 2, 2, [[4, 4], [4, 4]], [[8, 0], [1, 7]], "scatter", inner=False),
-        Call(BOTH, 2, 2, [[0, 0], [0, 0]], [[0, 0], [0, 0]], ""),
-        Call(BOTH, 2, 2, [[40, 41], [80, 1]], [[41, 40], [9, 72]], k=300, n=800),
-        Call(BOTH, 1, 4, [[6]] * 4, [[2, 2, 1, 1]], ""),
-        Call(BOTH, 4, 1, [[1, 2, 0, 3]], [[6]] * 4, inner=False),
-    ],
-}
+def bits_of(tensor: Any) -> bytes:
+    if hasattr(tensor, "numpy"):
+        import torch
+
+        whole = torch.int16 if tensor.element_size() == 2 else torch.int32
+        return bytes(tensor.contiguous().view(whole).numpy().tobytes())
+    return bytes(tensor.tobytes())
 
 
-class Memory:
-    """Tensors of one kind: plain numpy, windows, or torch."""
-
-    def __init__(self, comm: collops.Communicator, kind: str) -> None:
-        self.comm, self.kind = comm, kind
-
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Memory without a number in it."""
-        if self.kind == "torch":
-            import torch
-
-            return torch.full(shape, torch.nan, dtype=getattr(torch, dtype))
-        make = self.comm.empty if self.kind == "window" else np.empty
-        array = make(shape, DTYPES[dtype])
-        array[...] = np.nan
-        return array
-
-    def tensor(self, values: Any, dtype: str) -> Any:
-        tensor = self.empty(values.shape, dtype)
-        if self.kind == "torch":
-            import torch
-
-            tensor.copy_(torch.from_numpy(values))
-        else:
-            tensor[...] = values
-        return tensor
-
-    def is_of_kind(self, tensor: Any, like: Any) -> bool:
-        return type(tensor) is type(like) and tensor.dtype == like.dtype
+def evenly(total: int, members: int) -> list[int]:
+    return [len(part) for part in np.array_split(range(total), members)]
 
 
-def values_of(tensor: Any) -> Any:
-    return np.asarray(tensor.float() if hasattr(tensor, "float") else tensor.astype(np.float32))
+def check_all(rank: int, size: int, kind: str) -> None:
+    comm = collops.init()
+    draw, own = Random(size), Random(rank)
+    for number in range(CALLS):
+        method = draw.choice([*METHODS])
+        even = draw.random() < 0.3  # what lists that are not passed mean
+        all_alike = even and method in (ALL_GATHER, GRID)
+        rows = [size * rows for rows in ROWS[:4]] if all_alike else ROWS
+        cut = evenly if even else partial(linear_case.parts, draw)
+        case = linear_case.drawn(draw, size, method, cut, rows, COLUMNS)
+        words = linear_case.words_of(case, rank)
+        given = list(inputs(case)[rank].values())
+        if own.random() < 0.5:  # each rank stores its weight as it likes
+            given[1] = np.ascontiguousarray(given[1].T)
+            words["trans_weight"] = not words["trans_weight"]
+        x, weight, *residual = ins = [tensor(comm, kind, each, case.dtype) for each in given]
+        for name in ("gather_rows", "scatter_rows") if even else ():
+            words.pop(name, None)
+        if residual:
+            words["residual"] = residual[0].reshape((1, -1) if number % 2 else (-1,))
+        want = all_outputs(case)[rank][0]
+        out = tensor(comm, kind, np.zeros_like(want), case.dtype) if number % 3 else None
+        before = [bits_of(each) for each in ins]
+        got = getattr(comm, METHODS[method])(x, weight, out=out, **words)
+        where = f"{number}: {case} {words}"
+        assert out is None or got is out, where
+        assert type(got) is type(x) and got.dtype == x.dtype, where
+        assert tuple(got.shape) == want.shape and bits_of(got) == want.tobytes(), where
+        assert [bits_of(each) for each in ins] == before, where
 
 
-def check(
-    memory: Memory, call: Call, total: Any, dtype: str, residual: str, with_out: bool
-) -> None:
-    """Calls once on this rank and compares; `total` is what is expected without a residual."""
-    rank = memory.comm.rank
-    weight = whole(rank, 1, call.k, call.n)
-    trans_weight = with_out == (dtype == "float16")  # both ways, and not the same on every dtype
-    ins = [
-        memory.tensor(whole(rank, 0, call.rows(rank), call.k), dtype),
-        memory.tensor(np.ascontiguousarray(weight.T) if trans_weight else weight, dtype),
-    ]
-    words = call.keywords(rank)
-    if residual:
-        row = whole(rank, 2, call.n)
-        ins.append(memory.tensor(row if residual == "[n]" else row.reshape(1, -1), dtype))
-        words["residual"] = ins[-1]
-    expected = total + (whole(rank, 2, call.n) if residual else 0)
-    out = memory.empty(expected.shape, dtype) if with_out else None
-    before = [values_of(tensor).tobytes() for tensor in ins]
-    got = getattr(memory.comm, call.method)(
-        ins[0], ins[1], trans_weight=trans_weight, out=out, **words
-    )
-    where = f"{call} {dtype} residual {residual} out {with_out}"
-    assert out is None or got is out, where
-    assert memory.is_of_kind(got, ins[0]), where
-    assert tuple(got.shape) == expected.shape, where
-    rounded = expected.astype(np.float32).astype(DTYPES[dtype]).astype(np.float32)
-    assert np.array_equal(values_of(got), rounded), where
-    assert [values_of(tensor).tobytes() for tensor in ins] == before, where
-
-
-# Every dtype and every form of the residual, with an out and without.
-VARIED = [
-    ("float32", "", False),
-    ("float32", "[n]", True),
-    ("float16", "[n]", False),
-    ("float16", "[1, n]", True),
-    ("bfloat16", "[1, n]", False),
-    ("bfloat16", "", True),
-]
-
-
-def check_all(rank: int, size: int, kind: str) -> int:
-    done = 0
-    with collops.init() as comm:
-        memory = Memory(comm, kind)
-        for call in CALLS[size]:
-            total = call.expected(rank)
-            for dtype, residual, with_out in VARIED:
-                check(memory, call, total, dtype, residual, with_out)
-                done += 1
-    return done
-
-
-# Windows and engines differ only between ranks.
+# Engines differ only between ranks.
 RUNS = [
-    *[(size, kind, "1") for size in CALLS for kind in ("numpy", "window")],
+    *[(size, kind, "1") for size in (1, 2, 3, 4) for kind in ("numpy", "window")],
     *[(size, "torch", "1") for size in (2, 4)],
     *[(size, "numpy", "0") for size in (2, 3, 4)],
     (4, "window", "0"),
@@ -230,32 +94,20 @@ RUNS = [
 def test_all_calls(size: int, kind: str, fused: str) -> None:
     if kind == "torch":
         pytest.importorskip("torch", reason="torch is not installed here")
-    done = run_ranks(check_all, size, size, kind, env={"COLLOPS_FUSED": fused})
-    assert done == [len(CALLS[size]) * len(VARIED)] * size
+    run_ranks(check_all, size, size, kind, env={"COLLOPS_FUSED": fused})
 
 
-def choose(rank: int) -> Any:
-    """Each rank's own storage of the weight, residual and kind of memory."""
-    comm = collops.init()
-    call = Call(BOTH, 2, 2, [[5, 6], [1, 10]], [[4, 7], [11, 0]])
-    memory = Memory(comm, "window" if rank % 2 else "numpy")
-    x = memory.tensor(whole(rank, 0, call.rows(rank), call.k), "float32")
-    weight = whole(rank, 1, call.k, call.n).astype(np.float32)
-    words = call.keywords(rank)
-    if rank == 2:
-        words["residual"] = whole(rank, 2, call.n).astype(np.float32)
-    if rank == 3:
-        weight, words["trans_weight"] = np.ascontiguousarray(weight.T), True
-    got = comm.all_gather_matmul_reduce_scatter(x, weight, **words)
-    return np.array_equal(got, call.expected(rank) + words.get("residual", 0))
+def gathered(comm: collops.Communicator, x: Any, w: Any, **words: Any) -> Any:
+    return comm.all_gather_matmul(x, w, gather_rows=[3, 5], **words)
 
 
-def test_ranks_choose_storage_and_residual_for_themselves() -> None:
-    assert run_ranks(choose, 4) == [True] * 4
+X = [np.full((3, 2), 1, np.float32), np.full((5, 2), 2, np.float32)]
+W = np.ones((2, 3), np.float32)
+PRODUCT = np.repeat(np.float32([2, 4]), [3, 5])[:, None] * np.ones(3, np.float32)
 
 
 def mixed(rank: int) -> Any:
-    """A numpy x, a torch weight, and an x of another library."""
+    """A residual on one rank; a numpy x, a torch weight, and an x of another library."""
     import torch
 
     class Foreign:
@@ -265,38 +117,28 @@ def mixed(rank: int) -> Any:
         def __dlpack_device__(self) -> Any:
             return torch.from_numpy(x).__dlpack_device__()
 
-    comm = collops.init()
-    call = Call(GATHER, 2, 1, [[3, 5]])
-    x = whole(rank, 0, call.rows(rank), call.k).astype(np.float32)
-    weight = torch.from_numpy(whole(rank, 1, call.k, call.n).astype(np.float32))
-    words = call.keywords(rank)
-    results = [comm.all_gather_matmul(y, weight, **words) for y in (x, Foreign())]
-    results.append(comm.all_gather_matmul(torch.from_numpy(x), weight.numpy(), **words))
-    right = [np.array_equal(np.asarray(y), call.expected(rank)) for y in results]
+    comm, x, weight = collops.init(), X[rank].copy(), torch.from_numpy(W.copy())
+    residual = np.ones(3, np.float32) if rank else None
+    right = [np.array_equal(gathered(comm, x, W, residual=residual), PRODUCT + rank)]
+    results = [gathered(comm, y, weight) for y in (x, Foreign())]
+    results.append(gathered(comm, torch.from_numpy(x), W))
+    right += [np.array_equal(np.asarray(y), PRODUCT) for y in results]
     return right, [type(y).__module__ for y in results]
 
 
 def test_the_result_is_of_the_kind_of_x() -> None:
     pytest.importorskip("torch", reason="torch is not installed here")
-    assert run_ranks(mixed, 2) == [([True] * 3, ["numpy", "numpy", "torch"])] * 2
+    assert run_ranks(mixed, 2) == [([True] * 4, ["numpy", "numpy", "torch"])] * 2
 
 
 def lists(rank: int) -> list[bool]:
     """Lists of rows may be tuples, arrays and of numpy's numbers; the grid's numbers, too."""
     comm = collops.init()
-    call = Call(BOTH, 2, 1, [[3, 5]], [[8], [8]])
-    x = whole(rank, 0, call.rows(rank), call.k).astype(np.float32)
-    weight = whole(rank, 1, call.k, call.n).astype(np.float32)
     ways: list[Any] = [(3, 5), np.array([3, 5]), [np.int8(3), np.uint64(5)]]
-    return [
-        np.array_equal(
-            comm.all_gather_matmul_reduce_scatter(
-                x, weight, ag_dim=np.int64(2), rs_dim=np.uint8(1), gather_rows=way
-            ),
-            call.expected(rank),
-        )
-        for way in ways
-    ]
+    grid: Any = {"ag_dim": np.int64(2), "rs_dim": np.uint8(1)}
+    multiply = comm.all_gather_matmul_reduce_scatter
+    results = [multiply(X[rank], W, gather_rows=way, **grid) for way in ways]
+    return [np.array_equal(got, PRODUCT) for got in results]
 
 
 def test_lists_of_rows_of_every_kind() -> None:

@@ -48,16 +48,6 @@ def test_all_gatherv_of_several_tensors(kind: Any, sizes: list[int] | None) -> N
     assert run_ranks(work, 3) == [True] * 3
 
 
-def test_a_list_of_one_is_a_tensor_too() -> None:
-    def work(rank: int) -> Any:
-        comm = collops.init()
-        x = np.array([rank, 7])
-        result = comm.all_gatherv([x] if rank else x)
-        return result[0].tolist() if rank else result.tolist()
-
-    assert run_ranks(work, 2) == [[0, 7, 1, 7]] * 2
-
-
 def test_negative_dims_count_from_the_end_of_each_tensor() -> None:
     def work(rank: int) -> list[tuple[int, ...]]:
         comm = collops.init()
@@ -98,69 +88,3 @@ def test_nothing_moves_if_one_tensor_is_wrong() -> None:
         return [caught.value.code, float(outs[0].max()), again[0].tolist()]
 
     assert run_ranks(work, 2) == [[102, -1.0, [0, 1]], [14, -1.0, [0, 1]]]
-
-
-@pytest.mark.parametrize("dim", [0, 1, -1])
-@pytest.mark.parametrize("dtype", [np.float32, np.int16, ml_dtypes.bfloat16], ids=str)
-def test_reduce_scatterv_of_a_block_per_destination(dtype: Any, dim: int) -> None:
-    def block(rank: int, destination: int) -> Any:
-        shape = [2, 3]
-        shape[dim] = SIZES[destination]
-        values = np.arange(int(np.prod(shape))) + 5 * rank + 11 * destination
-        return values.reshape(shape).astype(dtype)
-
-    def work(rank: int) -> list[bool]:
-        comm = collops.init()
-        blocks = [block(rank, destination) for destination in range(3)]
-        want = block(0, rank) + block(1, rank) + block(2, rank)
-        out = np.full_like(want, -1)
-        same = comm.reduce_scatterv(tuple(blocks), SIZES, dim, out=out) is out
-        fresh = comm.reduce_scatterv(blocks, dim=dim)
-        whole = comm.reduce_scatterv(np.concatenate(blocks, dim), SIZES, dim)
-        return [same, *(got.tobytes() == want.tobytes() for got in (out, fresh, whole))]
-
-    assert run_ranks(work, 3) == [[True] * 4] * 3
-
-
-def test_blocks_and_a_whole_meet_in_one_call() -> None:
-    def work(rank: int) -> list[float]:
-        comm = collops.init()
-        x = np.arange(3.0) + rank
-        return list(comm.reduce_scatterv([x[:2], x[2:]] if rank else x, [2, 1]))
-
-    assert run_ranks(work, 2) == [[1.0, 3.0], [5.0]]
-
-
-def test_torch_tensors() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed here")
-
-    def work(rank: int) -> list[Any]:
-        comm = collops.init()
-        tensors = [torch.full((2,), rank), torch.full((2, 2), rank, dtype=torch.float8_e5m2)]
-        first, second = comm.all_gatherv(tensors)
-        blocks = torch.arange(4.0).split([1, 3])
-        reduced = comm.reduce_scatterv(blocks)
-        return [first.tolist(), second.dtype, second.float()[:, 0].tolist(), reduced.tolist()]
-
-    for rank, got in enumerate(run_ranks(work, 2)):
-        assert got[0] == got[2] == [0, 0, 1, 1]
-        assert got[1] == torch.float8_e5m2
-        assert got[3] == ([2, 4, 6] if rank else [0])
-
-
-def test_numpy_and_torch_do_not_mix_in_blocks() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed here")
-    with collops.init(0, 1) as comm:
-        numbers = [np.zeros(2), torch.zeros(2)]
-        with pytest.raises(collops.Error, match="x must have length 1"):
-            comm.reduce_scatterv(numbers)
-        assert [type(x) for x in comm.all_gatherv(numbers)] == [np.ndarray, torch.Tensor]
-
-    def work(rank: int) -> str:
-        comm = collops.init()
-        with pytest.raises(collops.Error) as caught:
-            comm.reduce_scatterv([np.zeros(1), torch.zeros(1)])
-        return caught.value.message
-
-    for message in run_ranks(work, 2):
-        assert "x[1] must be numpy's float64 as x[0], got torch.float32" in message

@@ -19,25 +19,12 @@ def rows(comm: Comm, first: int = 3, second: int = 4) -> Any:
     return np.arange(2.0 * (second if comm.rank else first)).reshape(-1, 2)
 
 
-def floats(*shape: int) -> Any:
-    return np.ones(shape, "f4")
-
-
 def gather(comm: Comm) -> Any:
     return comm.all_gatherv(rows(comm), [2, 4] if comm.rank else [3, 4])
 
 
 def gather_columns(comm: Comm) -> Any:
     return comm.all_gatherv(rows(comm).T.copy(), [2, 4] if comm.rank else [3, 4], dim=1)
-
-
-def scatter(comm: Comm) -> Any:
-    return comm.reduce_scatterv(rows(comm, 4), [1, 3] if comm.rank else [2, 2])
-
-
-def another_call(comm: Comm) -> Any:
-    x = rows(comm, 4)
-    return comm.reduce_scatterv(x) if comm.rank else comm.all_gatherv(x, [4, 4])
 
 
 def no_sizes(comm: Comm) -> Any:
@@ -66,26 +53,6 @@ def operator(comm: Comm) -> Any:
 CASES: dict[str, tuple[Callable[[Comm], Any], str]] = {
     "sizes": (gather, "all_gatherv: the ranks disagree in call 4: sizes[0] is 3 on R0 and 2 on R1"),
     "columns": (gather_columns, "all_gatherv: the ranks disagree in call 4: sizes[0] is 3 on R0 a"),
-    "rows": (
-        scatter,
-        "reduce_scatterv: the ranks disagree in call 4: sizes[0] is 2 on R0 and 1 on",
-    ),
-    "op": (
-        lambda comm: comm.all_reduce(np.ones(2), op="max" if comm.rank else "sum"),
-        "all_reduce: the ranks disagree in call 4: op is sum on R0 and max on R1",
-    ),
-    "root": (
-        lambda comm: comm.broadcast(np.ones(2), comm.rank),
-        "broadcast: the ranks disagree in call 4: root is 0 on R0 and 1 on R1",
-    ),
-    "call": (
-        another_call,
-        "all_gatherv: the ranks disagree in call 4: the call is all_gatherv on R0 and reduce_scat",
-    ),
-    "barrier": (
-        lambda comm: comm.all_reduce(np.ones(2)) if comm.rank else comm.barrier(),
-        "barrier: the ranks disagree in call 4: the call is barrier on R0 and all_reduce on R1",
-    ),
     "no sizes": (
         no_sizes,
         "all_gatherv without sizes: the ranks disagree in call 4: x's dtype is float64 on R0 and",
@@ -97,34 +64,6 @@ CASES: dict[str, tuple[Callable[[Comm], Any], str]] = {
     "a struct": (
         operator,
         "AllGatherV: the ranks disagree in call 4: x's shape is [*, 2] on R0 and [] on R1",
-    ),
-    "products": (
-        lambda comm: (
-            comm.matmul_all_reduce(*[np.ones((2, 2), "f4")] * 2)
-            if comm.rank
-            else comm.matmul_all_reduce(*[np.ones((2, 2), np.float16)] * 2)
-        ),
-        "matmul_all_reduce: the ranks disagree in call 4: dtype is float16 on R0 and float32 on",
-    ),
-    "rows of a product": (
-        lambda comm: comm.all_gather_matmul(
-            floats(3, 2), floats(2, 4), gather_rows=[3, 2 + comm.rank]
-        ),
-        "all_gather_matmul: the ranks disagree in call 4: gather_rows[1] is 2 on R0 and 3 on R1",
-    ),
-    "columns of a weight": (
-        lambda comm: comm.matmul_all_reduce(floats(3, 2), floats(2, 2 if comm.rank else 4)),
-        "matmul_all_reduce: the ranks disagree in call 4: weight has n = 4 columns on R0 and 2 on",
-    ),
-    "rows of a transposed weight": (
-        lambda comm: comm.matmul_reduce_scatter(
-            floats(4, 2), floats(2 if comm.rank else 4, 2), trans_weight=True
-        ),
-        "matmul_reduce_scatter: the ranks disagree in call 4: weight has n = 4 rows on R0 and 2 on",
-    ),
-    "columns of x": (
-        lambda comm: comm.all_gather_matmul(floats(3, 2 + comm.rank), floats(2 + comm.rank, 4)),
-        "all_gather_matmul: the ranks disagree in call 4: x has k = 2 columns on R0 and 3 on R1",
     ),
 }
 

@@ -5,82 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import collops
 from collops.testing import run_ranks
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 SENDS = [1, 2, 3]
-
-
-def test_torch_in_torch_out() -> None:
-    torch = pytest.importorskip("torch")
-
-    def work(rank: int) -> list[Any]:
-        with collops.init() as comm:
-            x = torch.arange(6).reshape(3, 2).to(torch.bfloat16) + 10 * rank
-            out = torch.empty((3, 2), dtype=torch.bfloat16)
-            sizes = [2, 1] if rank == 0 else [1, 2]
-            assert comm.all_to_allv(x, sizes, sizes, out) is out
-            parts = comm.scatterv(x if rank == 0 else None, [1, 2])
-            rows = comm.gatherv(x, root=1)
-            total = comm.reduce(x.float(), "max")
-            results = [out, parts, rows, total]
-            assert all(r is None or torch.is_tensor(r) for r in results)
-            assert parts.dtype is torch.bfloat16
-            return [None if r is None else r.float().tolist() for r in results]
-
-    first, second = run_ranks(work, 2)
-    assert first[0] == [[0, 1], [2, 3], [10, 11]]
-    assert second[0] == [[4, 5], [12, 13], [14, 15]]
-    assert (first[1], second[1]) == ([[0, 1]], [[2, 3], [4, 5]])
-    assert (first[2], second[3]) == (None, None)
-    assert second[2] == [[0, 1], [2, 3], [4, 5], [10, 11], [12, 13], [14, 15]]
-    assert first[3] == [[10, 11], [12, 13], [14, 15]]
-
-
-POINT = np.dtype([("where", "<f4", (2,)), ("name", "S5")])
-
-
-@pytest.mark.parametrize(
-    "dtype", [POINT, np.dtype("M8[us]"), np.dtype("U2"), np.dtype("c16")], ids=str
-)
-def test_elements_that_travel_as_bytes(dtype: Any) -> None:
-    def rows(rank: int, count: int) -> Any:
-        numbers = np.arange(count * 2 * dtype.itemsize, dtype=np.uint8) % 60 + rank
-        if dtype.kind == "U":
-            return (numbers[: count * 2] + 65).astype("U2").reshape(count, 2)
-        return numbers.view(dtype).reshape(count, 2)
-
-    def work(rank: int) -> tuple[bytes, Any, bytes]:
-        with collops.init() as comm:
-            swapped = comm.all_to_allv(rows(rank, 3), [2, 1])
-            gathered = comm.gatherv(rows(rank, rank + 1))
-            part = comm.scatterv(rows(5, 4) if rank == 1 else None, [3, 1], root=1)
-            assert {a.dtype for a in (swapped, part)} == {dtype}
-            return (
-                swapped.tobytes(),
-                None if gathered is None else gathered.tobytes(),
-                part.tobytes(),
-            )
-
-    first, second = run_ranks(work, 2)
-    assert first[0] == rows(0, 3)[:2].tobytes() + rows(1, 3)[:2].tobytes()
-    assert second[0] == rows(0, 3)[2:].tobytes() + rows(1, 3)[2:].tobytes()
-    assert (first[1], second[1]) == (rows(0, 1).tobytes() + rows(1, 2).tobytes(), None)
-    assert first[2] + second[2] == rows(5, 4).tobytes()
-
-
-def test_one_rank() -> None:
-    def work(rank: int) -> list[Any]:
-        with collops.init() as comm:
-            empty = comm.all_to_allv(X[:0], [0])
-            assert empty.shape == (0, 2)
-            results = [comm.all_to_allv(X, [6]), comm.gatherv(X), comm.scatterv(X, [6])]
-            return [comm.reduce(np.float64([3]), "avg").tolist(), *(r.tolist() for r in results)]
-
-    assert run_ranks(work, 1) == [[[3.0], *[X.tolist()] * 3]]
 
 
 def test_scatterv_ignores_x_of_other_ranks() -> None:

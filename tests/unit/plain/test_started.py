@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,52 +15,7 @@ import collops
 from collops import RecvFrom, SendTo
 from collops.testing import RankErrors, run_ranks
 from patience import patience
-
-Call = tuple[str, tuple[Any, ...], dict[str, Any]]
-
-
-def calls_of(rank: int, size: int) -> list[Call]:
-    """One call of every kind, with what this rank passes."""
-    rows = np.arange(3.0 * (rank + 1)).reshape(rank + 1, 3) + 100 * rank
-    sizes = [r + 1 for r in range(size)]
-    same = np.arange(2.0 * size).reshape(2 * size, 1) * (rank + 1)
-    moved = np.arange(size) + 10 * rank
-    grid = {"ag_dim": 1, "rs_dim": size, "gather_rows": [size]}
-    x, weight = np.full((size, 4), rank, np.float32), np.ones((4, 2), np.float32)
-    right, left = (rank + 1) % size, (rank - 1) % size
-    return [
-        ("all_gatherv", (rows, sizes), {}),
-        ("all_gatherv", (rows,), {}),
-        ("all_gatherv", (rows.T.copy(), sizes), {"dim": 1}),
-        ("all_gatherv", (rows.T.copy(),), {"dim": 1}),
-        ("all_gatherv", ([rows, rows.astype(np.int16)], sizes), {}),
-        ("all_gatherv", (rows.astype("S8"), sizes), {}),
-        ("reduce_scatterv", (same,), {"op": "max"}),
-        ("reduce_scatterv", (same.T.copy(),), {"dim": 1, "out": np.empty((1, 4))[:, ::2]}),
-        ("all_gather", (moved,), {}),
-        ("reduce_scatter", (same,), {}),
-        ("all_reduce", (same, "prod"), {}),
-        ("broadcast", (moved.copy(),), {"root": size - 1}),
-        ("all_to_allv", (moved, [1] * size), {}),
-        ("all_to_allv", (moved, [1] * size, [1] * size), {}),
-        ("gatherv", (rows, sizes), {"root": 1}),
-        ("gatherv", (rows,), {}),
-        ("scatterv", (same if rank == 0 else None, [2] * size), {}),
-        ("reduce", (same,), {}),
-        ("barrier", (), {}),
-        ("matmul_all_reduce", (x, weight), {}),
-        ("all_gather_matmul", (x, weight), {}),
-        ("matmul_reduce_scatter", (x, weight), {}),
-        ("all_gather_matmul_reduce_scatter", (x, weight), grid),
-        ("exchange", ([SendTo(moved, right), RecvFrom(np.empty_like(moved), left)],), {}),
-    ]
-
-
-def flat(value: Any) -> Any:
-    """What can be compared: lists for arrays."""
-    if isinstance(value, (list, tuple)):
-        return [flat(entry) for entry in value]
-    return value.tolist() if isinstance(value, np.ndarray) else value
+from tests.unit.plain.every_call import calls_of, flat
 
 
 def work_on_all(rank: int, size: int) -> bool:
@@ -138,48 +91,6 @@ def test_a_started_call_keeps_its_tensors_if_nobody_waits() -> None:
 
     want = [[10.0 * i, 10.0 * i + 1] for i in range(20)]
     assert run_ranks(work, 2) == [want, want]
-
-
-def test_other_threads_wait_and_python_runs_meanwhile() -> None:
-    def work(rank: int) -> Any:
-        with collops.init() as comm:
-            call = comm.start("all_gatherv", np.array([rank]))
-            results: list[Any] = []
-            waiters = [
-                threading.Thread(target=lambda: results.append(call.wait().tolist()))
-                for _ in range(3)
-            ]
-            for waiter in waiters:
-                waiter.start()
-            for waiter in waiters:
-                waiter.join()
-            return results
-
-    assert run_ranks(work, 2) == [[[0, 1]] * 3] * 2
-
-
-WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "no such call": (lambda comm: comm.start("all_gather_v"), "did you mean 'all_gatherv'?"),
-    "a local one": (lambda comm: comm.start("empty", 3), "no call is named 'empty'"),
-    "time-out": (lambda comm: comm.start("barrier").wait(0), "a number above 0, got 0"),
-    "for ever": (lambda comm: comm.start("barrier").wait(math.inf), "above 0, got inf"),
-    "a word": (lambda comm: comm.start("barrier").wait("soon"), "above 0, got 'soon'"),
-    "a rank": (lambda comm: comm.start("send", np.ones(1), 5), "to must be in [0, 1), got 5"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_arguments_of_one_rank_alone(case: str) -> None:
-    make, text = WRONG[case]
-
-    def work(rank: int) -> str:
-        with collops.init() as comm:
-            with pytest.raises(collops.ArgumentError) as caught:
-                make(comm)
-            comm.barrier()
-            return caught.value.message
-
-    assert text in run_ranks(work, 1)[0]
 
 
 def test_an_error_is_raised_by_every_wait() -> None:

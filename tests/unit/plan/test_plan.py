@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from collops.plan.prediction import (
     limits,
     predict,
 )
-from collops.plan.report import size
 
 BASE = ["plan", "--op", "all_gatherv", "--bytes", "1m"]
 ROW = (
@@ -105,22 +103,6 @@ def test_a_group_that_is_refused_says_so(capsys: pytest.CaptureFixture[str]) -> 
     out = plan(capsys, *words)
     assert "Limits exceeded: ranks of a host" in out
     assert "This version refuses such a group." in out
-
-
-def test_what_grows_and_what_breaks_first_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    out = plan(capsys, "--hosts", "2", "--op", "reduce_scatterv", "--bytes", "1m")
-    assert "bytes that a host sends: n * (P - n) * b" in out
-    assert "limit, nearest first" in out
-    assert "No limit is exceeded." in out
-
-
-def test_json_into_a_file_leaves_the_tables(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = tmp_path / "plan.json"
-    out = plan(capsys, *BASE[1:], "--hosts", "2", "--json", str(path))
-    assert "predicted: " in out
-    assert json.loads(path.read_text())["op"] == "all_gatherv"
 
 
 @pytest.mark.parametrize(
@@ -211,21 +193,3 @@ def test_limits_are_in_the_order_of_the_part_that_is_needed() -> None:
     assert by_name["descriptors of a rank"].need == DESCRIPTORS + 196
     assert by_name["rank in a message's tag"].reached_at(200) == 16384
     assert by_name["ranks of a host"].reached_at(200) is None
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 20, "3.0 MiB"), (5 << 30, "5.0 GiB")],
-)
-def test_sizes_are_short(number: int, text: str) -> None:
-    assert size(number) == text
-
-
-def test_a_terminal_shows_what_is_simulated(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert main([*BASE, "--hosts", "2,3"]) == 0
-    drawn = capsys.readouterr().err
-    assert "] 0/2, 16 ranks on 2 hosts" in drawn
-    assert drawn.endswith("\r\x1b[K")

@@ -56,27 +56,6 @@ def test_devices(kind: str, index: int | None, name: str) -> None:
     assert seen["address"] == array.ctypes.data
 
 
-def refusal_of(x: Any, counts: Any) -> collops.Error:
-    """What get_workspace_size says to this x and these recvCounts."""
-    op = collops.Operation(collops.AllGatherVParam(rank=0, rank_size=2, backend="shm"))
-    ins = [x, np.array([1]), counts, np.array([0, 1]), np.empty(2, np.float16)]
-    with pytest.raises(collops.Error) as caught:
-        op.get_workspace_size(ins, [np.empty(2, np.float32)])
-    return caught.value
-
-
-def test_counts_on_a_device_are_refused() -> None:
-    error = refusal_of(np.zeros(2, np.float32), Tensor(np.array([1, 1]), "npu", 0))
-    assert error.code == 14
-    assert error.message == "AllGatherV: recvCounts is on npu:0; counts are host tensors: .cpu()"
-
-
-def test_x_on_a_device_is_refused_by_a_cpu_backend() -> None:
-    error = refusal_of(Tensor(np.zeros(2, np.float32), "cuda", 1), np.array([1, 1]))
-    assert error.code == 14
-    assert "x is on cuda:1" in error.message
-
-
 def test_a_workspace_elsewhere_is_refused() -> None:
     param = collops.LinearParallelParam(rank=0, rank_size=2, type=3, backend="shm")
     op = collops.Operation(param)

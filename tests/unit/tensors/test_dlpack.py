@@ -221,36 +221,17 @@ def test_memory_of_a_device_is_refused_by_its_name(kind: int, index: int, name: 
     assert caught.value.code == 14
 
 
-class Broken:
-    def __init__(self, result: Any) -> None:
-        self.result = result
-
+class BrokenDevice:
     def __dlpack__(self, **arguments: Any) -> Any:
-        if isinstance(self.result, Exception):
-            raise self.result
-        return self.result
+        return "ab"
 
-
-class BrokenDevice(Broken):
     def __dlpack_device__(self) -> Any:
-        return self.result
+        return "ab"
 
 
-@pytest.mark.parametrize(
-    ("thing", "message"),
-    [
-        (Broken(3), "its __dlpack__ returned no DLPack capsule"),
-        (Broken(BufferError("busy")), "its __dlpack__ failed: BufferError: busy"),
-        (BrokenDevice("ab"), "its __dlpack_device__ did not return two numbers"),
-        (BrokenDevice(3), "its __dlpack__ failed: TypeError"),
-        (BrokenDevice((1,)), "its __dlpack__ failed: IndexError"),
-    ],
-)
-def test_broken_tensors_of_other_libraries_are_refused(thing: Any, message: str) -> None:
-    with pytest.raises(collops.Error) as caught:
-        core().describe(thing)
-    assert caught.value.code == 1
-    assert message in caught.value.message
+def test_a_device_that_is_no_pair_of_numbers_is_refused() -> None:
+    with pytest.raises(collops.Error, match="its __dlpack_device__ did not return two numbers"):
+        core().describe(BrokenDevice())
 
 
 def test_an_interrupt_is_no_broken_tensor() -> None:

@@ -55,26 +55,6 @@ def test_a_parameter_without_gradients(mode: str) -> None:
         assert got[4] == got[6] == product
 
 
-def test_a_parameter_with_gradients_is_refused() -> None:
-    def work(rank: int) -> list[str]:
-        comm = collops.init()
-        x = parameter(rank, 1, 2, 3)
-        messages = []
-        for call in (
-            lambda: comm.all_gatherv(x),
-            lambda: comm.start("matmul_all_reduce", x, x).wait(),
-        ):
-            with pytest.raises(collops.Error) as caught:
-                call()
-            messages.append(caught.value.message)
-        return messages
-
-    for messages in run_ranks(work, 2):
-        for message in messages:
-            assert "x requires grad" in message or "(x) requires grad" in message
-            assert ".detach(), or call under torch.no_grad()" in message
-
-
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "int8", "bool", "complex64"])
 def test_a_rank_with_no_rows_has_a_window_too(name: str) -> None:
     def work(rank: int) -> list[Any]:

@@ -66,24 +66,6 @@ def test_unaligned_and_empty_arrays_and_many_dims() -> None:
     assert (many["numel"], many["shape"]) == (1024, "[2, 2, 2, 2, 2, 2, 2, 2, ...]")
 
 
-@pytest.mark.parametrize("thing", [[1, 2], 3, "text", None, np.float32(3), (1,)])
-def test_values_that_are_no_tensor_are_refused(thing: Any) -> None:
-    with pytest.raises(collops.Error, match=f"needed, got {type(thing).__name__}|numpy") as caught:
-        core().describe(thing)
-    assert caught.value.code == 1
-
-
-def test_an_input_is_named() -> None:
-    op = collops.Operation(collops.AllGatherVParam(rank=0, rank_size=2, backend="shm"))
-    x = np.zeros(4, np.float32)
-    with pytest.raises(collops.Error, match=r"^AllGatherV: input 2 \(recvCounts\): .* got list"):
-        op.infer_shape([x, x, [1, 2], x, x])
-    with pytest.raises(collops.Error, match="^AllGatherV: output 0: .* got NoneType"):
-        op.get_workspace_size([x], [None])
-    with pytest.raises(collops.Error, match="inputs must be a list of tensors, got int"):
-        op.infer_shape(3)  # type: ignore[arg-type]
-
-
 def test_descriptions_and_formats() -> None:
     desc = collops.TensorDesc([5, 4], np.dtype("float16"), "nhwc")
     assert desc == collops.TensorDesc((5, 4), "float16", "nhwc")
@@ -119,68 +101,6 @@ def test_words_of_the_commands_and_of_numpy_are_taken(word: str, name: str) -> N
     assert collops.TensorDesc((1,), word).dtype == name
     with collops.init(0, 1, comm_domain=f"words {word}") as comm:
         assert comm.empty(3, word).dtype.name == name
-
-
-@pytest.mark.parametrize(
-    ("word", "ours", "of_numpy"),
-    [("i8", "int8", "int64"), ("float", "float32", "float64"), ("u8", "uint8", "uint64")],
-)
-def test_a_word_with_two_meanings_is_refused(word: str, ours: str, of_numpy: str) -> None:
-    said = f"'{word}' has two meanings; pass '{ours}' as the commands mean it, or '{of_numpy}'"
-    with pytest.raises(collops.ArgumentError, match=said):
-        collops.TensorDesc((1,), word)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "message"),
-    [
-        ((1,), "flaot16", "TensorDesc: dtype 'flaot16' is unknown; did you mean 'float16'?"),
-        ((1,), "quad", "TensorDesc: dtype 'quad' is unknown; pass one of float32, .* bfloat16"),
-        ((1,), 3, "TensorDesc: dtype must be .* bfloat16; got 3"),
-        (5, "int8", "TensorDesc: shape must be a list of whole numbers, one per dim, got 5"),
-        ((2, 2.5), "int8", "TensorDesc: shape must be a list of whole numbers"),
-    ],
-)
-def test_invalid_descriptions_are_refused(shape: Any, dtype: Any, message: str) -> None:
-    with pytest.raises(collops.ArgumentError, match=message) as caught:
-        collops.TensorDesc(shape, dtype)
-    assert caught.value.code == 1
-
-
-def first_phase(x: Any) -> collops.Error:
-    """What a LinearParallel says of its x."""
-    op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, backend="shm"))
-    with pytest.raises(collops.ArgumentError) as caught:
-        op.infer_shape([x, np.zeros((3, 4), np.float16)])
-    return caught.value
-
-
-@pytest.mark.parametrize("size", [2**63, 2**70, -(2**63) - 1])
-def test_a_size_that_no_int64_holds(size: int) -> None:
-    error = first_phase(collops.TensorDesc((2, size), "float16"))
-    said = f"LinearParallel: input 0 (x) has size {size} in dim 1, which exceeds an int64"
-    assert (error.code, error.message) == (9, said)
-
-
-@pytest.mark.parametrize(
-    ("x", "said"),
-    [
-        (np.zeros((2, 4), np.longdouble), f"x is {np.dtype(np.longdouble)}; pass one of"),
-        (np.zeros((2, 4), "U3"), "x is <U3; pass one of"),
-        (np.zeros((2, 4), object), "x is object; pass one of"),
-        (np.zeros((2, 4), ml_dtypes.float8_e4m3fn), "x is float8_e4m3fn; pass one of"),
-        (collops.with_format(np.zeros((2, 4), "S5"), "nd"), "x is |S5; pass one of"),
-        (collops.TensorDesc((2, 4), "longdouble"), f"x is {np.dtype(np.longdouble)}; pass one of"),
-    ],
-)
-def test_an_element_type_without_a_number_is_named(x: Any, said: str) -> None:
-    error = first_phase(x)
-    assert error.code == 13
-    assert said in error.message
-    op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, backend="shm"))
-    with pytest.raises(collops.ArgumentError) as caught:
-        op.prepack(x)
-    assert said.replace("x is", "weight is") in caught.value.message
 
 
 def test_infer_shape_takes_descriptions() -> None:

@@ -22,27 +22,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed here: its te
 HCCL = {"COLLOPS_BACKEND": "hccl=shm"}
 
 
-def test_the_struct_of_reduce_scatter_v() -> None:
-    param = torch_atb.ReduceScatterVParam()
-    assert param.rank == 0
-    assert param.rank_size == 0
-    assert param.rank_root == 0
-    assert param.send_counts == []
-    assert param.sdispls == []
-    assert param.recv_count == 0
-    assert param.reduce_type == "sum"
-    assert param.hccl_comm is None
-    assert param.comm_mode == 0
-    assert param.comm_mode == torch_atb.CommMode.COMM_MULTI_PROCESS == torch_atb.COMM_MULTI_PROCESS
-    assert param.backend == "hccl"
-    assert param.rank_table_file == ""
-    assert param.comm_domain == ""
-    param.rank = 1
-    param.comm_mode = torch_atb.COMM_MULTI_THREAD
-    param.reduce_type = "max"
-    assert (param.rank, param.comm_mode, param.reduce_type) == (1, 1, "max")
-
-
 def test_reduce_scatter_v() -> None:
     def run(rank: int, rank_size: int) -> Any:
         reduce_scatter_v_param = torch_atb.ReduceScatterVParam(
@@ -99,13 +78,6 @@ def test_failures_are_runtime_errors_as_in_torch_atb() -> None:
 
     for message in run_ranks(run, 2, env=HCCL):
         assert "ERROR_INVALID_IN_TENSOR_NUM" in message
-
-
-def test_without_an_npu_hccl_says_why() -> None:
-    if "COLLOPS_BACKEND" in os.environ:
-        pytest.skip("COLLOPS_BACKEND is set")
-    with pytest.raises(RuntimeError, match="hccl"):
-        torch_atb.Operation(torch_atb.AllGatherVParam(rank=0, rank_size=2))
 
 
 PROGRAM = """

@@ -61,14 +61,6 @@ def test_without_a_handler_they_are_written_as_before(before: str) -> None:
     check_lines(errors, "")
 
 
-def test_a_level_of_the_logger_is_kept() -> None:
-    configure = (
-        "import logging\nlogging.basicConfig()\n"
-        "logging.getLogger('collops').setLevel(logging.WARNING)\n"
-    )
-    assert run(configure + CALLS.format(threads=False)) == ([], [])
-
-
 def test_a_handler_that_raises_does_not_disturb_a_call() -> None:
     configure = (
         "import logging\n"

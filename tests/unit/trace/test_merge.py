@@ -10,7 +10,7 @@ import pytest
 
 import collops
 from collops.cli import main
-from collops.trace.merge import group_calls, merge, missing_ranks
+from collops.trace.merge import group_calls, merge
 from collops.trace.summary import latest, shares, summary
 
 BOOT_US = 1e9  # when the first host's clock was 0, in real time
@@ -112,13 +112,6 @@ def test_what_is_no_trace_is_refused(
     assert why in said
 
 
-def test_a_file_that_is_not_there_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["trace", "merge", "no.json", "-o", str(tmp_path / "m.json")]) == 2
-    assert "collops trace: no.json: No such file or directory" in capsys.readouterr().err
-
-
 def test_a_file_without_its_end_is_read_up_to_there(tmp_path: Path) -> None:
     path = Path(write(tmp_path, 0, CALLS[0], 0, 0))
     whole = path.read_text()
@@ -156,21 +149,6 @@ def test_missing_ranks_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for given in ([merged], files):
         assert main(["trace", "summary", *given]) == 0
         assert said in capsys.readouterr().out.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("ranks", "size", "said"),
-    [
-        ([0, 1], 2, ""),
-        ([2, 3], 2, ""),
-        ([1], 4, "ranks 0, 2, 3 of 4 are missing: pass the files of all ranks"),
-        ([5], 2, "calls of 2 ranks lack 1: pass the files of all ranks"),
-        ([0], 0, ""),
-    ],
-)
-def test_ranks_are_missing_where_calls_have_more(ranks: list[int], size: int, said: str) -> None:
-    events = [{"args": {"ranks": size} if size else {}}]
-    assert missing_ranks(ranks, events) == said
 
 
 def test_a_merged_trace_beside_others_is_named(

@@ -261,15 +261,6 @@ def test_a_part_of_a_program_is_recorded(tmp_path: Path) -> None:
     assert (call.name, call.seq) == ("all_reduce", 2)
 
 
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [("{}/t.txt", "must be the name of a file that ends in .json"), ("{}/no/t.json", "No such")],
-)
-def test_a_path_that_cannot_be_meant_is_refused(path: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(collops.ArgumentError, match=why):
-        trace.start(path.format(tmp_path))
-
-
 def warnings_of(rank: int) -> list[str]:
     lines: list[str] = []
     handler = logging.Handler()
