@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import os
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from patience import patience
+from tests import programs
+from tests.unit.bench.benches import bench, rows_of
 
 pytest.importorskip("torch")
 
@@ -28,23 +27,14 @@ from collops.bench.operators.torch_calls import (
     tenth,
 )
 from collops.bench.torch.training import Gpt
-
-
-def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "collops", "bench", "torch", *arguments],
-        cwd=folder,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=patience(110),
-    )
+from collops.cli import main
 
 
 def test_every_call_runs_in_every_way(tmp_path: Path) -> None:
-    done = bench(tmp_path, "--sizes", "1000", "--iterations", "1", "--json", "rows.json")
+    file = tmp_path / "rows.json"
+    done = bench("torch", "--sizes", "1000", "--iterations", "1", "--json", str(file))
     assert (done.returncode, done.stderr) == (0, "")
-    rows = [json.loads(line) for line in (tmp_path / "rows.json").read_text().splitlines()]
+    rows = rows_of(file)
     points = [
         (point.call, point.way, point.size) for point in points_of(2, (*CALLS,), WAYS, (1000,))
     ]
@@ -75,16 +65,8 @@ def test_the_bytes_are_those_of_the_parameters() -> None:
 
 def test_a_plot_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    options = (
-        "--calls",
-        "all_reduce,barrier",
-        "--quick",
-        "--iterations",
-        "1",
-        "--plot",
-        "a.png",
-    )
-    done = bench(tmp_path, *options)
+    words = "torch --calls all_reduce,barrier --quick --iterations 1 --plot".split()
+    done = bench(*words, str(tmp_path / "a.png"))
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
@@ -92,18 +74,14 @@ def test_a_plot_is_drawn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["--calls", "all_reduce,all_scatter"],
-            "'all_scatter' is not one of all_reduce, broadcast",
-        ),
-        (["--calls", "fsdp"], "'fsdp' is not one of"),
-        (["--ways", "later"], "'later' is not one of sync, async, functional"),
-        (["--sizes", "64,big"], "a whole number of 1 or more is needed, got 'big'"),
-        (["--calls", "barrier", "--ways", "functional"], "torch has no functional form of barrier"),
+        ("--calls all_reduce,all_scatter", "'all_scatter' is not one of all_reduce, broadcast"),
+        ("--ways later", "'later' is not one of sync, async, functional"),
+        ("--sizes 64,big", "a whole number of 1 or more is needed, got 'big'"),
+        ("--calls barrier --ways functional", "torch has no functional form of barrier"),
     ],
 )
-def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
-    done = bench(tmp_path, *arguments)
+def test_a_wrong_name_is_one_line(arguments: str, words: str) -> None:
+    done = programs.run_forked(main, ["bench", "torch", *arguments.split()])
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith("collops bench torch: ")
@@ -113,7 +91,7 @@ def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], words: s
 def test_shared_cores_are_warned_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "load_average", lambda: 10_000.0)
+    monkeypatch.setattr(os, "getloadavg", lambda: (10_000.0, 0.0, 0.0))
     assert command.main("torch", ["--calls", "barrier", "--ways", "sync", "--iterations", "1"]) == 0
     warning = "Warning: the cores were shared with other programs (load 10000.0 on "
     assert warning in capsys.readouterr().out

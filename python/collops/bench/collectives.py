@@ -49,17 +49,11 @@ _FIGURES = ("algbw_gb_s", "busbw_gb_s", "limit_ms", "to_limit", "to_plain")
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One way in which a backend makes a collective.
-
-    Attributes:
-        name: its name in tables and in JSON.
-        how: what the ranks do.
-        tuning: sizes of COLLOPS_TUNING with which every call takes this way; empty: there is no
-            other way.
-    """
+    """One way in which a backend makes a collective: its name, and what the ranks do."""
 
     name: str
     how: str
+    # Sizes of COLLOPS_TUNING with which every call takes this way; empty: there is no other way.
     tuning: str = ""
 
     def key(self, buffer: str) -> str:
@@ -78,12 +72,10 @@ class CollectivePoint(Point):
 
     @property
     def ranks(self) -> int:
-        """The number of ranks."""
         return len(self.counts)
 
     @property
     def title(self) -> str:
-        """The name of the point in notes."""
         return f"{self.ranks} ranks, {self.dtype}, {self.size} bytes, {self.skew}"
 
     @property
@@ -92,7 +84,6 @@ class CollectivePoint(Point):
         return next((calls for size, calls in _BURSTS if self.size <= size), 1)
 
     def describe(self) -> Row:
-        """The parameters of the point, for every row."""
         return {
             "bytes": self.size,
             "count": sum(self.counts),
@@ -148,7 +139,6 @@ class CollectiveVariants(Variants):
 
     def x_rows(self, rank: int) -> int:
         """Elements of a rank's x."""
-        del rank
         return sum(self.counts)
 
     @abstractmethod
@@ -206,7 +196,6 @@ class CollectiveVariants(Variants):
         return self.called(key, key, self.backend, buffer == WINDOW, forced)
 
     def others(self) -> Iterator[tuple[str, Maker]]:
-        """The name of each other variant, and the function that makes it."""
         if self.place.backend:
             yield from self.place.others(self)
             return
@@ -278,16 +267,7 @@ class CollectiveVariants(Variants):
 
 
 class Collective(Operator):
-    """A row of operators.py.
-
-    Args:
-        variants: what it moves and calls.
-        title: the operator's name in the table.
-        bytes_are: help text: what --sizes counts; empty: the call has no data.
-        skewed: whether ranks may have different numbers of elements.
-        divided: whether the ranks must divide the number of elements.
-        on_gpu: whether its call takes a stream, so that it can be measured on a GPU.
-    """
+    """A row of the table in operators/collectives.py; `variants` says what it moves and calls."""
 
     epilog, quick, plotted = _HELP, "1 KiB and 64 KiB", "draw time and bandwidth by size"
     reference, torch_columns, several_hosts = PLAIN, "gloo", True
@@ -297,11 +277,11 @@ class Collective(Operator):
         self,
         variants: type[CollectiveVariants],
         title: str,
-        bytes_are: str = "",
+        bytes_are: str = "",  # what --sizes counts, for the help; empty: the call has no data
         *,
-        skewed: bool = False,
-        divided: bool = False,
-        on_gpu: bool = False,
+        skewed: bool = False,  # whether ranks may have different numbers of elements
+        divided: bool = False,  # whether the ranks must divide the number of elements
+        on_gpu: bool = False,  # whether its call takes a stream
     ) -> None:
         self.name, self.title, self.variants = variants.name, title, variants  # type: ignore[misc]
         self.description = f"Times {title} by the size of the vector, as nccl-tests does."
@@ -350,11 +330,6 @@ class Collective(Operator):
         )
 
     def points(self, options: argparse.Namespace) -> list[Point]:
-        """The points in the order of the table.
-
-        Raises:
-            ValueError: the arguments do not fit together.
-        """
         launched: int = options.launched
         given: tuple[int, ...] = options.ranks or (launched or 2,)
         if launched and given != (launched,):

@@ -65,7 +65,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
     )
     for reason in options.left_out if start.shows else ():
         print(f"Note: not measured: {reason}.\n", flush=True)
-    load = load_average()
+    load = os.getloadavg()[0]
     measured, failed = _measure(operator, request, mpis or [None], start, options)
     if measured:
         _print_end(operator, measured, options, "" if gpu else disturbed(operator, measured, load))
@@ -171,14 +171,8 @@ def disturbed(operator: Operator, measured: Sequence[Sequence[Row]], load: float
 def shared_cores(load: float, spreads: Sequence[float]) -> str:
     """A warning if the cores were shared with other programs; empty if they were not.
 
-    Args:
-        load: the load average before the ranks were started.
-        spreads: the 95th percentile of each row's times over its fastest one, of rows whose ranks
-            have a core each.
-
-    Example:
-        >>> shared_cores(0.0, [1.5, 2.0, 9.0])
-        ''
+    `load` is the load average before the ranks were started; `spreads` are those of rows whose
+    ranks have a core each, the 95th percentile of the times over the fastest one.
     """
     cores = os.cpu_count() or 1
     if load > cores:
@@ -192,11 +186,3 @@ def shared_cores(load: float, spreads: Sequence[float]) -> str:
             f"fastest (load {load:.1f} on {cores} cores): other programs disturbed these times"
         )
     return ""
-
-
-def load_average() -> float:
-    """The load average of the last minute; 0 where the system does not tell it."""
-    try:
-        return os.getloadavg()[0]
-    except OSError:
-        return 0.0

@@ -128,11 +128,9 @@ class DeviceElement(Element):
         self._scratch_bytes = 0
 
     def numbers(self, bits: Any) -> Any:
-        """The array for collops."""
         return bits.array
 
     def matrix(self, rows: int, columns: int) -> Any:
-        """An untouched matrix."""
         return DeviceMatrix((rows, columns), self.name, self.bits, self._stream)
 
     def scratch(self, num_bytes: int) -> Any:
@@ -143,7 +141,6 @@ class DeviceElement(Element):
         return self._scratch
 
     def poison(self, matrix: Any) -> None:
-        """Fills with NaN."""
         bits = np.empty(matrix.shape, self.bits)
         super().poison(bits)
         matrix.write(bits)
@@ -196,13 +193,7 @@ def copy_ceiling(own: Any) -> Variant:
 
 
 class GpuPlace(Place):
-    """One rank's place on a GPU that it may share with other ranks.
-
-    Args:
-        given: the backend, the GPUs, and how calls are timed.
-        rank: this rank, whose GPU is that of its number modulo the number of GPUs.
-        size: the number of ranks.
-    """
+    """One rank's place on a GPU that it may share with other ranks."""
 
     def __init__(self, given: OnGpu, rank: int, size: int) -> None:
         self.given, self.backend, self.size = given, given.backend, size
@@ -215,7 +206,6 @@ class GpuPlace(Place):
         self._machine = machine_facts(self.device)
 
     def element(self, dtype: str) -> DeviceElement:
-        """The type of the elements, whose matrices are in this GPU's memory."""
         return DeviceElement(dtype, self.stream)
 
     def others(self, variants: Any) -> Iterator[tuple[str, Maker]]:
@@ -258,17 +248,13 @@ class GpuPlace(Place):
 
     def barrier_us(self, meet: Meet) -> None:
         """None: ranks that share a process and a GPU are near."""
-        del meet
 
     def checked_call(self, turn: Variant, meet: Meet) -> None:
         """As the host's; with graphs it is the replay of a captured call."""
         meet()  # a graph is made while no kernel waits
-        graph = self._captured(turn.run)
+        run = self._captured(turn.run)
         meet()
-        if graph is None:
-            turn.run()
-        else:
-            graph.launch(self.stream)
+        run()
         self.wait()
 
     def wait(self) -> None:
@@ -287,7 +273,6 @@ class GpuPlace(Place):
 
         Nothing is rewritten: calls take turns on several buffers instead.
         """
-        del rewrite, most
         times = np.full((len(variants), rounds.number, PARTS + MOST_PARTS), math.nan)
         times[..., : END + 1] = 0.0
         gc.collect()
@@ -295,15 +280,13 @@ class GpuPlace(Place):
         try:
             # As memory is, graphs are made before any kernel waits for its peers.
             meet()
-            graphs = {
-                variant.key: self._captured(partial(self._calls, variant)) for variant in variants
-            }
+            runs = [self._captured(partial(self._calls, variant)) for variant in variants]
             meet()
             for i, order in enumerate(orders(len(variants), rounds.number + WARM_UP), -WARM_UP):
                 for number in order:
                     variant = variants[number]
                     meet()
-                    seconds = self._seconds(variant, graphs[variant.key])
+                    seconds = self._seconds(variant, runs[number])
                     if i >= 0:
                         times[number, i, END] = seconds
                         if len(variant.steps) == 1:
@@ -312,33 +295,30 @@ class GpuPlace(Place):
             gc.enable()
         return times
 
-    def _captured(self, calls: Callable[[], None]) -> Any:
-        """The graph of the calls; None if they are made one by one."""
+    def _captured(self, calls: Run) -> Run:
+        """The replay of the calls' graph; the calls themselves if they are made one by one."""
         if not self.given.graph:
-            return None
+            return calls
         self.stream.begin_capture()
         try:
             calls()
         finally:
             graph = self.stream.end_capture()
-        return graph
+        return partial(graph.launch, self.stream)
 
-    def _seconds(self, variant: Variant, graph: Any) -> float:
+    def _seconds(self, variant: Variant, calls: Run) -> float:
         """Seconds of one of the calls between two events.
 
         A call, or the graph of calls, before the first event does not count: when it ends, every
         rank has begun.
         """
         begin, end = self._events
-        if graph is None:
+        if self.given.graph:
+            calls()
+        else:
             self._call(variant)
-        else:
-            graph.launch(self.stream)
         begin.record(self.stream)
-        if graph is None:
-            self._calls(variant)
-        else:
-            graph.launch(self.stream)
+        calls()
         end.record(self.stream)
         self.wait()
         return float(end.elapsed_ms(begin)) * 1e-3 / self.given.calls
@@ -354,7 +334,6 @@ class GpuPlace(Place):
             self._call(variant)
 
     def facts(self) -> dict[str, Any]:
-        """The GPU, the versions, and how calls were timed."""
         return {
             **self._machine,
             "devices": self.devices,

@@ -51,17 +51,11 @@ class RanksFailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Start:
-    """Who starts the ranks: the benchmark itself, a rank table, or `collops run`.
+    """Who starts the ranks: the benchmark itself, a rank table, or `collops run`."""
 
-    Attributes:
-        size: the number of ranks; 0: as many as a point has, all on this host.
-        environments: the variables of this host's ranks, from a rank table.
-        rank: this process's rank, if `collops run` has started it; else -1.
-    """
-
-    size: int = 0
-    environments: tuple[Mapping[str, str], ...] = ()
-    rank: int = -1
+    size: int = 0  # of the ranks; 0: as many as a point has, all on this host
+    environments: tuple[Mapping[str, str], ...] = ()  # of this host's ranks, from a rank table
+    rank: int = -1  # of this process, if `collops run` has started it
 
     @property
     def shows(self) -> bool:
@@ -101,11 +95,8 @@ def launch(
 ) -> Iterator[Row]:
     """Runs one request on `ranks` ranks, and yields each line of JSON that rank 0 writes.
 
-    Args:
-        request: what to measure.
-        ranks: the number of ranks.
-        mpi: what starts them; None: this program.
-        placed: the variables of the ranks that a rank table places on this host; empty: no table.
+    They are started by `mpi`, or by this program; `placed` has the variables of those that a rank
+    table places on this host.
 
     Raises:
         RanksFailedError: a rank failed.

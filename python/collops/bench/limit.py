@@ -26,30 +26,18 @@ _CHUNK_BYTES = 64 << 10  # in which sums of several parts stay in a core's own c
 
 @dataclass(frozen=True)
 class Part:
-    """Elements of this rank's result, and where they come from.
-
-    Attributes:
-        begin: the first of them in the result.
-        length: how many.
-        sources: the rank and the first element of each vector; several are added up.
-        of_results: whether the sources lie in the ranks' results, not in their x.
-    """
+    """Elements of this rank's result, and where they come from."""
 
     begin: int
     length: int
-    sources: tuple[tuple[int, int], ...]
-    of_results: bool = False
+    sources: tuple[tuple[int, int], ...]  # rank and first element of each; several are added up
+    of_results: bool = False  # whether they lie in the ranks' results, not in their x
 
 
 def shared_vectors(work: Any, elements: int, bits: np.dtype[Any]) -> list[Bits]:
     """A vector of each rank in memory that all ranks of this host map; a call of all ranks.
 
     The memory has no name, so that nothing is left behind if a rank ends.
-
-    Args:
-        work: a communicator of all ranks.
-        elements: the length of this rank's vector.
-        bits: the type of an element.
 
     Raises:
         OSError: this rank may not open another one's memory.
@@ -79,13 +67,8 @@ def copies(parts: list[Part], xs: list[Bits], results: list[Bits], own: int) -> 
     """A function that makes a rank's parts by numpy's copy and sum, without waiting for anyone.
 
     Sums are those of the elements' bits as whole numbers. They move the same bytes, and numpy
-    has vectorised code for them, which it lacks for float16 and bfloat16.
-
-    Args:
-        parts: the parts, in order.
-        xs: every rank's x.
-        results: the results as far as other ranks read them.
-        own: the index of this rank's result.
+    has vectorised code for them, which it lacks for float16 and bfloat16. `results` are those that
+    other ranks read, `own` is the index of this rank's.
     """
     steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
     for part in parts:
@@ -116,9 +99,7 @@ def _sums(target: Bits, given: list[Bits]) -> Iterator[tuple[Callable[..., Any],
 class Flags:
     """A word of each rank in memory that all see; every rank of one host makes one.
 
-    Args:
-        work: a communicator of all ranks.
-        cores: how many the ranks may run on; if fewer than the ranks, nothing is measured.
+    With fewer cores than ranks nothing is measured.
     """
 
     def __init__(self, work: Any, cores: int) -> None:

@@ -36,16 +36,11 @@ Step = tuple[str, Run]
 
 
 class Rounds(NamedTuple):
-    """How often variants are called in turn.
+    """How often variants are called in turn."""
 
-    number: rounds that count; two before them do not.
-    burst: calls of a variant in its turn; with several, one before them does not count.
-    most_s: seconds after which no further round begins.
-    """
-
-    number: int
-    burst: int = 1
-    most_s: float = math.inf
+    number: int  # of rounds that count; two before them do not
+    burst: int = 1  # calls of a variant in its turn; with several, one before them does not count
+    most_s: float = math.inf  # seconds after which no further round begins
 
 
 @dataclass
@@ -93,15 +88,8 @@ def interleave(
 ) -> Times:
     """Runs calls of each variant in each round, in another order each time.
 
-    Args:
-        variants: the variants.
-        rounds: how often.
-        rewrite: rewrites a variant's x.
-        meet: waits for all ranks.
-        most: the largest of the ranks' values, by which they agree that the time is over.
-
-    Returns:
-        [variants, rounds * burst, 2 + parts] seconds of this rank.
+    Returns [variants, rounds * burst, 2 + parts] seconds of this rank. `most` finds the largest of
+    the ranks' values, by which they agree that the time is over.
     """
     burst = rounds.burst
     times = np.zeros((len(variants), rounds.number * burst, PARTS + MOST_PARTS))
@@ -229,14 +217,7 @@ def added_bytes(call: Run, meet: Meet) -> tuple[int, int] | None:
 
     Private: how far VmHWM, reset before, rises above VmRSS, without files and shared memory.
     Shared: the growth of this process's share of shared memory (Pss_Shmem); in the sum over the
-    ranks a page that two of them map counts once.
-
-    Args:
-        call: the measured call; memory that it uses for the first time counts.
-        meet: waits for all ranks, so that none changes shared memory while another one looks.
-
-    Returns:
-        The two numbers, or None if the system does not provide them.
+    ranks a page that two of them map counts once. None if the system does not tell them.
     """
     try:
         _CLEAR.write_text(_RESET_PEAK)

@@ -46,45 +46,29 @@ class Point(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class OnGpu:
-    """Ranks that are threads of one process, on its GPUs.
-
-    Attributes:
-        backend: the backend that is measured.
-        devices: the GPUs; rank r has that of r modulo their number.
-        calls: calls between two events.
-        graph: whether these calls are captured once, and replayed.
-    """
+    """Ranks that are threads of one process, on its GPUs."""
 
     backend: str
-    devices: tuple[int, ...]
-    calls: int
-    graph: bool
+    devices: tuple[int, ...]  # rank r has that of r modulo their number
+    calls: int  # between two events
+    graph: bool  # whether these calls are captured once, and replayed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The work of one launch: all points with the same number of ranks, with one MPI or none.
-
-    Attributes:
-        own: the variants of collops.
-        peers: the other libraries.
-        alone: whether nothing is measured beside `own`.
-        most_s: seconds of a point after which no further round begins.
-        mpi: the name of the MPI that started the ranks.
-        gpu: None: the ranks compute on the host.
-    """
+    """The work of one launch: all points with the same number of ranks, with one MPI or none."""
 
     operator: str
     points: tuple[Any, ...]
     iterations: int
     threads: int
-    own: tuple[str, ...] = ()
-    peers: tuple[str, ...] = ()
-    alone: bool = False
-    most_s: float = float("inf")
-    mpi: str = ""
+    own: tuple[str, ...] = ()  # variants of collops
+    peers: tuple[str, ...] = ()  # other libraries
+    alone: bool = False  # whether nothing is measured beside `own`
+    most_s: float = float("inf")  # of a point, after which no further round begins
+    mpi: str = ""  # the name of the one that started the ranks
     seed: int = 1
-    gpu: OnGpu | None = None
+    gpu: OnGpu | None = None  # None: the ranks compute on the host
 
 
 class Operator(ABC):
@@ -129,7 +113,6 @@ class Operator(ABC):
 
     def measure(self, request: Request, store: str) -> Iterator[Row] | None:
         """The lines of rank 0, where this operator measures in its own way."""
-        del request, store
         return None
 
     def rows(self, record: Row) -> list[Row]:
@@ -140,12 +123,10 @@ class Operator(ABC):
 
     def compare(self, row: Row, others: dict[str, Row]) -> Row:
         """The row with its ratios to other rows of its point."""
-        del others
         return row
 
     def head(self, row: Row) -> str:
         """The text above a launch's points, from a row of the first one."""
-        del row
         return ""
 
     @abstractmethod
@@ -154,12 +135,10 @@ class Operator(ABC):
 
     def foot(self, points: list[list[Row]]) -> str:
         """The text below a launch's points."""
-        del points
         return ""
 
     def summary(self, points: list[list[Row]]) -> str:
         """The text below the points of all launches."""
-        del points
         return ""
 
     def spread(self, row: Row) -> float:

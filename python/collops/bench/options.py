@@ -125,10 +125,7 @@ def _add_peers(parser: Parser, operator: Operator) -> None:
 def on_gpu(operator: Operator, options: argparse.Namespace, launched: int) -> OnGpu | None:
     """The part of the request for GPUs; None: the benchmark runs on the host.
 
-    Args:
-        operator: what is measured.
-        options: as parse() returns them.
-        launched: the number of ranks that something else has started, or 0.
+    `launched` is the number of ranks that something else has started, or 0.
 
     Raises:
         ValueError: the options do not fit together, or the backend cannot run here.

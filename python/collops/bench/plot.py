@@ -40,22 +40,15 @@ def require_matplotlib(path: Path) -> None:
 
 @dataclass
 class Panel:
-    """Lines by size, both axes logarithmic.
-
-    Attributes:
-        lines: by label, x and y.
-        dashed: the label of a limit.
-        styles: matplotlib's options of other lines, by label.
-        marked: the value at which a line goes across, on a linear axis from 0 on.
-    """
+    """Lines by size, both axes logarithmic."""
 
     title: str
     x_name: str
     y_name: str
-    lines: Mapping[str, Line]
-    dashed: str = ""
-    styles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    marked: float | None = None
+    lines: Mapping[str, Line]  # by label
+    dashed: str = ""  # the label of a limit
+    styles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of other lines
+    marked: float | None = None  # where a line goes across, on a linear axis from 0 on
 
 
 def save_panels(path: Path, panels: Sequence[Panel], across: int = _ACROSS) -> None:
@@ -65,18 +58,24 @@ def save_panels(path: Path, panels: Sequence[Panel], across: int = _ACROSS) -> N
 
 def panels_figure(panels: Sequence[Panel], across: int = _ACROSS) -> Any:
     """The picture of panels with lines."""
-    from matplotlib.figure import Figure
-
-    across = min(across, len(panels))
-    down = -(-len(panels) // across)
-    figure = Figure(figsize=(5.4 * across, 4.0 * down))
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    for panel, axis in zip(panels, axes, strict=False):
+    figure, axes = _figure(len(panels), across, 5.4, 4.0)
+    for panel, axis in zip(panels, axes, strict=True):
         _draw_lines(axis, panel)
-    for axis in axes[len(panels) :]:
-        axis.axis("off")
     figure.tight_layout()
     return figure
+
+
+def _figure(panels: int, across: int, width: float, height: float, legend: float = 0.0) -> Any:
+    """A figure and its panels, which have this width and height, below the room of a legend."""
+    from matplotlib.figure import Figure
+
+    across = min(across, panels)
+    down = -(-panels // across)
+    figure = Figure(figsize=(width * across, height * down + legend))
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for axis in axes[panels:]:
+        axis.axis("off")
+    return figure, axes[:panels]
 
 
 def _draw_lines(axis: Any, panel: Panel) -> None:
@@ -127,25 +126,16 @@ def _mark_outliers(axis: Any, lines: Sequence[Line], low: float, high: float) ->
 
 
 def save_bars(path: Path, titles: Mapping[str, str], points: Mapping[str, Sequence[Row]]) -> None:
-    """Writes one picture with a panel for each point, and in it a bar for each row.
+    """Writes one picture with a panel for each point by its title, and in it a bar for each row.
 
-    Args:
-        path: the file.
-        titles: part of a call -> its name, in the order of the stack.
-        points: by title of the panel.
+    `titles` names the parts of a call, in the order of the stack.
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    across = min(_ACROSS, len(points))
-    down = -(-len(points) // across)
-    most = max(map(len, points.values()))
-    figure = Figure(figsize=(_WIDTH * across, (_BAR * most + _MARGIN) * down + 0.5))
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axis, (title, rows) in zip(axes, points.items(), strict=False):
+    height = _BAR * max(map(len, points.values())) + _MARGIN
+    figure, axes = _figure(len(points), _ACROSS, _WIDTH, height, legend=0.5)
+    for axis, (title, rows) in zip(axes, points.items(), strict=True):
         draw_bars(axis, title, titles, rows)
-    for axis in axes[len(points) :]:
-        axis.axis("off")
     shown = drawn_parts(titles, [row for rows in points.values() for row in rows])
     handles = [Patch(color=_colors(titles)[part]) for part in shown]
     names = list(shown.values())
@@ -170,10 +160,6 @@ def longest_bar(times: Sequence[float]) -> float:
     """The longest bar that is drawn whole: of times that are all alike the largest.
 
     A time above _CUT times the upper quartile would make the other bars too short to compare.
-
-    Example:
-        >>> longest_bar([1.0, 2.0, 3.0, 2.5]), longest_bar([1.0, 2.0, 3.0, 2.5, 60.0])
-        (3.0, 3.0)
     """
     limit = _CUT * sorted(times)[(len(times) - 1) * 3 // 4]
     return max(time for time in times if time <= limit)

@@ -20,7 +20,6 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,7 +32,7 @@ from collops.bench import runs
 from collops.bench.operator import Row
 from collops.bench.peers.mpi_launcher import Mpi, find_mpis
 from collops.bench.plot import require_matplotlib
-from collops.launch.programs import Programs
+from collops.launch.programs import Programs, answers
 from collops.terminal.arguments import Parser, count, status_of_command, whole_number
 
 # The checkout that this is run in; else the one that this module is in.
@@ -90,21 +89,13 @@ class NotBuiltError(RuntimeError):
 
 @dataclass(frozen=True)
 class Peer:
-    """A library with its settings.
-
-    Attributes:
-        name: as the tables print it.
-        program: the benchmark program.
-        version: what the library says of itself.
-        settings: environment variables that choose how the library works.
-        mpi: what starts the ranks; None: the program itself.
-    """
+    """A library with its settings, and the program that measures it."""
 
     name: str
     program: Path
     version: str
-    settings: dict[str, str] = field(default_factory=dict)
-    mpi: Mpi | None = None
+    settings: dict[str, str] = field(default_factory=dict)  # environment variables
+    mpi: Mpi | None = None  # what starts the ranks; None: the program itself
 
     def command(self, ranks: int, arguments: list[str]) -> list[str]:
         """The words that start the ranks."""
@@ -134,15 +125,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Case:
-    """What every peer is measured with: one launch for all sizes.
-
-    Attributes:
-        operator: the operator and the element type, "reduce_scatter_v:bf16".
-        shares: of the ranks, "3:5".
-        sizes: in bytes, "64,1k".
-        iterations: of a size; 0: as many as suit it.
-        counted: whether instructions are counted, too.
-    """
+    """What every peer is measured with: one launch for all sizes."""
 
     operator: str
     shares: str
@@ -168,12 +151,7 @@ class Case:
 
 
 def build_collops(folder: Path, prefix: Path | None = None, name: str = runs.COLLOPS) -> Peer:
-    """Builds collops's program in a folder.
-
-    Args:
-        folder: where it is built.
-        prefix: where collops is installed; None: this checkout is built and installed first.
-        name: as the tables print it.
+    """Builds collops's program in a folder; without `prefix` it installs this checkout first.
 
     Raises:
         NotBuiltError: a tool is missing, or the build failed.
@@ -240,23 +218,16 @@ def _jobs() -> str:
 
 
 def _run(*words: str | Path, environment: dict[str, str] | None = None) -> None:
-    command = [str(word) for word in words]
+    command, name = [str(word) for word in words], Path(words[0]).name
     try:
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_BUILD_S,
-            check=False,
-            env=environment,
-        )
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        raise NotBuiltError(f"{Path(command[0]).name}: {problem}") from None
-    if done.returncode != 0:
-        lines = done.stdout.splitlines()
+        [(status, out, err)] = answers([(command, environment or os.environ)], _BUILD_S)
+    except OSError as problem:
+        raise NotBuiltError(f"{name}: {problem}") from None
+    if status != 0:
+        lines = [*out.splitlines(), *err.splitlines()]
         shown = [line for line in lines if "rror" in line][:3] or lines[-3:]
-        raise NotBuiltError(f"{Path(command[0]).name} failed: {' | '.join(shown)}")
+        how = f"did not end in {_BUILD_S} s" if status is None else "failed"
+        raise NotBuiltError(f"{name} {how}: {' | '.join(shown)}")
 
 
 def _first_line(command: list[str], environment: dict[str, str] | None = None) -> str:
@@ -267,12 +238,10 @@ def _first_line(command: list[str], environment: dict[str, str] | None = None) -
 def _said(command: list[str], environment: dict[str, str] | None = None) -> str:
     """What a command prints; empty if it cannot run."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_ASK_S, check=False, env=environment
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        [answer] = answers([(command, environment or os.environ)], _ASK_S)
+    except OSError:
         return ""
-    return done.stdout + done.stderr
+    return answer.out + answer.err
 
 
 def _revision() -> str:
@@ -325,11 +294,7 @@ def launch(
 ) -> tuple[list[Row], Row]:
     """One launch: the lines of its points, and what went wrong, which is empty if nothing did.
 
-    Args:
-        peer: the library.
-        case: what it measures.
-        limit_s: after so many seconds the launch is ended.
-        stopped: whether the launch shall be ended now; asked again and again.
+    It is ended after `limit_s` seconds, or as soon as `stopped`, asked again and again, says so.
     """
     command = peer.command(case.ranks, case.arguments()), peer.environment(case.ranks)
     deadline = time.monotonic() + limit_s

@@ -71,9 +71,7 @@ def _on_threads(ranks: int, run: Any) -> int:
 def measure(request: Request, store: str) -> Iterator[Row]:
     """Measures every point as the rank that this process or thread is; yields lines on rank 0.
 
-    Args:
-        request: what to measure, the same on every rank.
-        store: URL at which gloo's ranks meet if all are on one host; empty: at MASTER_ADDR.
+    gloo's ranks meet at the URL `store` if all are on one host, else at MASTER_ADDR.
 
     Raises:
         ValueError: a rank has another request.

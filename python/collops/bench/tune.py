@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collops.bench.collectives import PLAIN, CollectivePoint
-from collops.bench.command import load_average, shared_cores
+from collops.bench.command import shared_cores
 from collops.bench.launch import RanksFailedError, launch
 from collops.bench.operator import Request, Row
 from collops.bench.operators.collectives import ONE_STEP, TWO_STEPS, size_for
@@ -47,12 +47,9 @@ def choose(timed: Sequence[Timed], now: int) -> int:
     """The largest size for one step, with which the measured calls gain most.
 
     A threshold gains what one step gains at the sizes up to it, and what two steps gain at the
-    larger ones. It is 0 (never one step) or a measured size.
-
-    Args:
-        timed: the times; several of one size count alike.
-        now: the present threshold. It stays if nothing measured tells it from the best one, and of
-            several best ones the nearest to it is taken.
+    larger ones. It is 0 (never one step) or a measured size; several times of one size count
+    alike. The present threshold `now` stays if nothing measured tells it from the best one, and of
+    several best ones the nearest to it is taken.
 
     Example:
         >>> table = [Timed(1024, 2, 3), Timed(4096, 4, 5), Timed(65536, 30, 20)]
@@ -115,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     table = {name: now for name, _, now, _ in core().tuned_sizes()}
     timed: dict[str, list[Timed]] = {}
     spreads: list[float] = []
-    (cores, _), load = usable_cores(), load_average()
+    (cores, _), load = usable_cores(), os.getloadavg()[0]
     print(markdown_head(list(_COLUMNS), _WIDTHS), flush=True)
     for row in _measured(options):
         ways = {way["column"]: way for way in row["columns"]}
@@ -147,12 +144,12 @@ def tuning_text(chosen: Mapping[str, int]) -> str:
 
 def _measured(options: argparse.Namespace) -> Iterator[Row]:
     """What the ranks measured, as soon as they have; shows on a terminal how far they are."""
-    sizes = _QUICK_SIZES if options.quick else _SIZES
-    every = list(itertools.product(dict.fromkeys(options.ranks), sizes))
-    progress, done = Progress(len(every)), 0
+    sizes, numbers = _QUICK_SIZES if options.quick else _SIZES, dict.fromkeys(options.ranks)
+    left = [f"{ranks} ranks, {size_text(size)}" for ranks in numbers for size in sizes]
+    progress, done = Progress(len(left)), 0
     try:
-        for ranks in dict.fromkeys(options.ranks):
-            _show(progress, every, done)
+        for ranks in numbers:
+            progress.show(done, left[0])
             request = _request(ranks, sizes, _QUICK_ROUNDS if options.quick else _ROUNDS)
             for row in launch(request, ranks):
                 if any(way["wrong_ranks"] for way in row["columns"]):
@@ -161,7 +158,9 @@ def _measured(options: argparse.Namespace) -> Iterator[Row]:
                 progress.clear()
                 yield row
                 done += 1
-                _show(progress, every, done)
+                del left[0]
+                if left:
+                    progress.show(done, left[0])
     finally:
         progress.clear()
 
@@ -182,13 +181,6 @@ def _request(ranks: int, sizes: Sequence[int], rounds: int) -> Request:
         alone=True,
         most_s=_MOST_S,
     )
-
-
-def _show(progress: Progress, every: Sequence[tuple[int, int]], done: int) -> None:
-    """Draws how far the measurement is, and what is measured now."""
-    if done < len(every):
-        ranks, size = every[done]
-        progress.show(done, f"{ranks} ranks, {size_text(size)}")
 
 
 def _cells(ranks: int, timed: Timed) -> list[str]:

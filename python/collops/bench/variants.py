@@ -37,15 +37,10 @@ from collops.core import core
 
 
 class Place:
-    """The host: numpy's arrays, and the clock that all processes share.
+    """The host: numpy's arrays, and the clock that all processes share."""
 
-    Attributes:
-        backend: the backend of the calls that are measured; empty: the host's usual one.
-        stream: of the calls; None where there are no streams.
-    """
-
-    backend = ""
-    stream: Any = None
+    backend = ""  # of the calls that are measured; empty: the host's usual one
+    stream: Any = None  # of the calls, where there are streams
 
     def element(self, dtype: str) -> Element:
         """The type of the elements, which makes matrices here."""
@@ -53,12 +48,10 @@ class Place:
 
     def others(self, variants: Any) -> Iterator[tuple[str, Maker]]:
         """The variants that a collective has here in place of those of the host."""
-        del variants
         yield from ()
 
     def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What `make` returns, made once for ranks of one process that ask for the same key."""
-        del key
         return make()
 
     def repeat(self, variant: Variant, make: Maker, of: Variants) -> None:
@@ -147,10 +140,6 @@ class Variants(ABC):
 
         On the host it is a new one, so that its memory is allocated in its first call; on a GPU
         all variants of a backend share one, because each keeps memory of the GPU.
-
-        Args:
-            backend: the backend; None: the usual one.
-            tuning: sizes in place of those of COLLOPS_TUNING, as init() takes them.
         """
         backend = backend or self.place.backend or None
         shared = self._shared.get(backend or "") if self.place.backend else None

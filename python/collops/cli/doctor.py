@@ -23,11 +23,7 @@ _RANK, _SIZE, _LOCAL = "COLLOPS_RANK", "COLLOPS_RANK_SIZE", "COLLOPS_LOCAL_RANK"
 
 
 def variable_problems(module: ModuleType) -> dict[str, str]:
-    """Maps the name of each variable that is set to what is wrong with it, "" if nothing is.
-
-    Args:
-        module: the core.
-    """
+    """Maps the name of each variable that is set to what is wrong with it, "" if nothing is."""
     known = [name for name, _, _ in module.env_variables()]
     unknown = unknown_variables(known)
     faults = {name: fault for name, fault, _ in module.env_problems()}

@@ -107,17 +107,12 @@ def run_layer() -> Outcome:
     """The transformer layer of examples/uneven_batch.py, whole documents to rows of documents."""
     documents = uneven_batch.read_documents()
     shares = uneven_batch.deal(documents, RANKS)
-    results, seconds = _run(_layer, RANKS, shares)
     expected, bound = uneven_batch.whole_layer(documents)
     ends = np.cumsum(_tokens(shares))[:-1]
-    return Outcome(
-        operator="transformer layer",
-        shapes=f"{_sum(map(len, shares))} documents, {len(expected)} x {WIDTH}",
-        results=results,
-        expected=np.split(expected, ends),
-        seconds=seconds,
-        bounds=np.split(bound, ends),
-    )
+    shapes = f"{_sum(map(len, shares))} documents, {len(expected)} x {WIDTH}"
+    outcome = _run("transformer layer", shapes, np.split(expected, ends), _layer, shares)
+    outcome.bounds = np.split(bound, ends)
+    return outcome
 
 
 def _layer(rank: int, shares: Sequence[Sequence[bytes]]) -> Measured:
@@ -130,15 +125,10 @@ def _layer(rank: int, shares: Sequence[Sequence[bytes]]) -> Measured:
 def run_grid() -> Outcome:
     """The MLP of examples/tensor_parallel_linear.py on a grid of ranks: exact, so bit for bit."""
     problem = tensor_parallel_linear.make_problem(MLP_ROWS)
-    results, seconds = _run(_grid, tensor_parallel_linear.RANKS)
     width, hidden = tensor_parallel_linear.WIDTH, tensor_parallel_linear.HIDDEN
-    return Outcome(
-        operator="2 x 2 tensor-parallel MLP",
-        shapes=f"{_sum(problem.rows)} rows x {width} -> {hidden} -> {width}",
-        results=results,
-        expected=tensor_parallel_linear.whole_mlp(problem),
-        seconds=seconds,
-    )
+    shapes = f"{_sum(problem.rows)} rows x {width} -> {hidden} -> {width}"
+    whole = tensor_parallel_linear.whole_mlp(problem)
+    return _run("2 x 2 tensor-parallel MLP", shapes, whole, _grid)
 
 
 def _grid(rank: int) -> Measured:
@@ -154,85 +144,52 @@ def run_plain() -> list[Outcome]:
     counts = [n * WIDTH for n in rows]
     whole = sum(rows)
     xs = [fill((n, WIDTH), "float32", rank, kind="random") for rank, n in enumerate(rows)]
-    gathered, gather_s = _run(_all_gatherv, RANKS, rows)
+    gathered = [all_gather_v(xs, counts, packed(counts), whole)] * RANKS
     parts = [fill((whole, WIDTH), "float32", rank, kind="random") for rank in range(RANKS)]
-    scattered, scatter_s = _run(_reduce_scatterv, RANKS, rows)
+    reduced = reduce_scatter_v(parts, counts, packed(counts), rows)
     return [
-        Outcome(
-            operator="all_gatherv",
-            shapes=f"{_sum(rows)} -> {whole} rows x {WIDTH}",
-            results=gathered,
-            expected=[all_gather_v(xs, counts, packed(counts), whole)] * RANKS,
-            seconds=gather_s,
-        ),
-        Outcome(
-            operator="reduce_scatterv",
-            shapes=f"{whole} -> {_sum(rows)} rows x {WIDTH}",
-            results=scattered,
-            expected=reduce_scatter_v(parts, counts, packed(counts), rows),
-            seconds=scatter_s,
-        ),
+        _run(name, shapes, expected, _plain, name, rows)
+        for name, shapes, expected in (
+            ("all_gatherv", f"{_sum(rows)} -> {whole} rows x {WIDTH}", gathered),
+            ("reduce_scatterv", f"{whole} -> {_sum(rows)} rows x {WIDTH}", reduced),
+        )
     ]
 
 
-def _all_gatherv(rank: int, rows: Sequence[int]) -> Measured:
+def _plain(rank: int, name: str, rows: Sequence[int]) -> Measured:
+    given, got = rows[rank], sum(rows)
+    if name == "reduce_scatterv":
+        given, got = got, given
     with collops.init() as comm:
-        x = comm.empty((rows[rank], WIDTH), np.float32)
+        x = comm.empty((given, WIDTH), np.float32)
         x[:] = fill(x.shape, "float32", rank, kind="random")
-        out = np.empty((sum(rows), WIDTH), np.float32)
-        return _measured(lambda: comm.all_gatherv(x, sizes=rows, out=out), out)
-
-
-def _reduce_scatterv(rank: int, rows: Sequence[int]) -> Measured:
-    with collops.init() as comm:
-        x = comm.empty((sum(rows), WIDTH), np.float32)
-        x[:] = fill(x.shape, "float32", rank, kind="random")
-        out = np.empty((rows[rank], WIDTH), np.float32)
-        return _measured(lambda: comm.reduce_scatterv(x, sizes=rows, out=out), out)
+        out = np.empty((got, WIDTH), np.float32)
+        return _measured(lambda: getattr(comm, name)(x, sizes=rows, out=out), out)
 
 
 def run_all_gather_v() -> Outcome:
     """The example of AllGatherV at the ATB level: blocks that end inside rows, and a gap."""
-    results, seconds = _run(_all_gather_v, 2)
-    return Outcome(
-        operator="AllGatherV",
-        shapes="[2, 4] [3, 4] -> [5, 4] float16",
-        results=results,
-        expected=[all_gather_v(GATHER_X, COUNTS, DISPLS, ROWS)] * 2,
-        seconds=seconds,
-    )
-
-
-def _all_gather_v(rank: int) -> Measured:
-    param = collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm", comm_domain="demo")
-    counts, displs = np.array(COUNTS, np.int64), np.array(DISPLS, np.int64)
-    y = np.empty(ROWS, np.float16)
-    return _two_phases(param, [GATHER_X[rank], counts[[rank]], counts, displs, y])
+    expected = [all_gather_v(GATHER_X, COUNTS, DISPLS, ROWS)] * 2
+    shapes = "[2, 4] [3, 4] -> [5, 4] float16"
+    return _run("AllGatherV", shapes, expected, _two_phases, "AllGatherV", GATHER_X)
 
 
 def run_reduce_scatter_v() -> Outcome:
     """ReduceScatterV of the same blocks of [5, 4], into rows like those of x of AllGatherV."""
-    results, seconds = _run(_reduce_scatter_v, 2)
-    return Outcome(
-        operator="ReduceScatterV",
-        shapes="[5, 4] -> [2, 4] [3, 4] float16",
-        results=results,
-        expected=reduce_scatter_v(SCATTER_X, COUNTS, DISPLS, list(map(len, GATHER_X))),
-        seconds=seconds,
-    )
+    expected = reduce_scatter_v(SCATTER_X, COUNTS, DISPLS, list(map(len, GATHER_X)))
+    shapes = "[5, 4] -> [2, 4] [3, 4] float16"
+    return _run("ReduceScatterV", shapes, expected, _two_phases, "ReduceScatterV", SCATTER_X)
 
 
-def _reduce_scatter_v(rank: int) -> Measured:
-    param = collops.ReduceScatterVParam(rank=rank, rank_size=2, backend="shm", comm_domain="demo")
-    counts, displs = np.array(COUNTS, np.int64), np.array(DISPLS, np.int64)
-    y = np.empty(len(GATHER_X[rank]), np.float16)
-    return _two_phases(param, [SCATTER_X[rank], counts, displs, counts[[rank]], y])
-
-
-def _two_phases(param: Any, ins: list[Array]) -> Measured:
+def _two_phases(rank: int, operator: str, xs: Sequence[Array]) -> Measured:
     """Plans once and executes several times; measures execute()."""
-    operation = collops.Operation(param)
-    out = np.empty((len(ins[-1]), *ins[0].shape[1:]), ins[0].dtype)
+    struct = getattr(collops, f"{operator}Param")
+    operation = collops.Operation(struct(rank=rank, rank_size=2, backend="shm", comm_domain="demo"))
+    counts, displs = np.array(COUNTS, np.int64), np.array(DISPLS, np.int64)
+    blocks, rows = [counts, displs, counts[[rank]]], len(GATHER_X[rank])
+    if operator == "AllGatherV":  # what a rank sends comes first
+        blocks, rows = [counts[[rank]], counts, displs], ROWS
+    ins, out = [xs[rank], *blocks, np.empty(rows, np.float16)], np.empty((rows, 4), np.float16)
     workspace = np.empty(operation.get_workspace_size(ins, [out]), np.uint8)
     return _measured(lambda: operation.execute(ins, [out], workspace), out)
 
@@ -252,10 +209,12 @@ def _measured(call: Callable[[], Any], out: Array | None = None, calls: int = CA
     return out if out is not None else result, statistics.median(seconds[1:])
 
 
-def _run(fn: Callable[..., Measured], ranks: int, *arguments: Any) -> tuple[list[Array], float]:
-    """The results of all ranks, and the time of the slowest one."""
-    results, seconds = zip(*run_ranks(fn, ranks, *arguments), strict=True)
-    return list(results), max(seconds)
+def _run(
+    operator: str, shapes: str, expected: list[Array], fn: Callable[..., Measured], *arguments: Any
+) -> Outcome:
+    """Runs a call on as many ranks as there are results; its time is that of the slowest one."""
+    results, seconds = zip(*run_ranks(fn, len(expected), *arguments), strict=True)
+    return Outcome(operator, shapes, list(results), expected, max(seconds))
 
 
 def _tokens(shares: Sequence[Sequence[bytes]]) -> list[int]:

@@ -64,7 +64,6 @@ class TorchMemory(DeviceMemory):
         self._streams: dict[int, Any] = {}
 
     def load(self) -> None:
-        """Imports the package."""
         try:
             self._torch()
         except (ImportError, OSError, RuntimeError) as problem:
@@ -83,14 +82,12 @@ class TorchMemory(DeviceMemory):
         devices.set_stream(self._streams[rank])
 
     def to_device(self, array: Array, dtype: str) -> Any:
-        """A torch tensor with the array's values."""
         torch, host = self._torch(), np.array(array)
         if dtype != "bfloat16":
             return torch.from_numpy(host).to(self._device)
         return torch.from_numpy(host.view(np.int16)).view(torch.bfloat16).to(self._device)
 
     def from_device(self, tensor: Any) -> Array:
-        """A tensor's values."""
         torch, host = self._torch(), tensor.cpu()
         if host.dtype == torch.bfloat16:
             return np.asarray(host.view(torch.int16).numpy().view(np.uint16))
@@ -120,18 +117,15 @@ class OwnMemory(DeviceMemory):
         self._of_thread.stream = self._streams[rank]
 
     def stream(self) -> Any:
-        """The rank's stream."""
         return self._of_thread.stream
 
     def to_device(self, array: Array, dtype: str) -> Any:
-        """An array with the values."""
         host = np.asarray(array)
         tensor = collops.cuda_empty(host.shape, dtype)
         tensor.write(host.view(numpy_type(dtype)), stream=self.stream())
         return tensor
 
     def from_device(self, tensor: Any) -> Array:
-        """An array's values."""
         host = np.asarray(tensor.read(stream=self.stream()))
         return host.view(np.uint16) if host.dtype.name == "bfloat16" else host
 
@@ -140,7 +134,6 @@ class CupyMemory(OwnMemory):
     """Arrays of CuPy, on the streams of collops' own arrays."""
 
     def load(self) -> None:
-        """Imports CuPy."""
         try:
             import_module("cupy")
         except (ImportError, OSError, RuntimeError) as problem:
@@ -154,13 +147,11 @@ class CupyMemory(OwnMemory):
         cuda.ExternalStream(self.stream().__cuda_stream__()[1]).use()
 
     def to_device(self, array: Array, dtype: str) -> Any:
-        """A CuPy array with the values."""
         if dtype == "bfloat16":
             return super().to_device(array, dtype)
         return import_module("cupy").asarray(np.ascontiguousarray(array))
 
     def from_device(self, tensor: Any) -> Array:
-        """An array's values."""
         cupy = import_module("cupy")
         if isinstance(tensor, cupy.ndarray):
             return np.asarray(cupy.asnumpy(tensor))

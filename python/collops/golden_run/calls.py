@@ -74,16 +74,27 @@ class Truth:
 
 
 class Call(ABC):
-    """One case, as it is sent to the ranks, which make their tensors from it."""
+    """One case, as it is sent to the ranks, which make their tensors from it.
 
-    @property
-    @abstractmethod
-    def operation(self) -> str:
-        """The operator's name in case files, such as ``AllGatherVOperation``."""
+    Attributes:
+        operation: the operator's name in case files, such as ``AllGatherVOperation``.
+        rank_size: ranks of the call, at least 1.
+        threads: whether the ranks are threads of one process.
+        expected: the expected end of the call: no error, or an error at a step.
+        stops_at: the last step to run; empty: all of them.
+        needs_ml_dtypes: whether the tensors need ml_dtypes.
+    """
+
+    operation: str
+    rank_size: int
+    threads = False
+    expected = Expectation()
+    stops_at = ""
+    needs_ml_dtypes: bool
 
     @abstractmethod
     def rank_operation(self, rank: int) -> str:
-        """The same of the operator that a rank runs; empty if it takes no part."""
+        """The name of the operator that a rank runs; empty if it takes no part."""
 
     @property
     def _entry(self) -> Operator:
@@ -104,34 +115,9 @@ class Call(ABC):
         return _struct_name(self.rank_operation(rank))
 
     @property
-    @abstractmethod
-    def rank_size(self) -> int:
-        """Ranks of the call, at least 1."""
-
-    @property
-    def threads(self) -> bool:
-        """Whether the ranks are threads of one process."""
-        return False
-
-    @property
     def in_place(self) -> bool:
         """Whether the operator overwrites its first input and has no output."""
         return self._entry.in_place
-
-    @property
-    def expected(self) -> Expectation:
-        """The expected end of the call: no error, or an error at a step."""
-        return Expectation()
-
-    @property
-    def stops_at(self) -> str:
-        """The last step to run; empty: all of them."""
-        return ""
-
-    @property
-    @abstractmethod
-    def needs_ml_dtypes(self) -> bool:
-        """Whether the tensors need ml_dtypes."""
 
     def shows_input(self, rank: int) -> bool:
         """Whether this rank's result is its first input."""
@@ -161,33 +147,18 @@ def _struct_name(operation: str) -> str:
     return f"{operation.removesuffix('Operation')}Param" if operation else ""
 
 
-@dataclass(frozen=True)
 class CaseCall(Call):
     """A case, the names of its inputs and the file of its tensors."""
 
-    case: Case
-    input_names: tuple[str, ...]
-    path: Path
-
-    @property
-    def operation(self) -> str:
-        """The operator's name in case files, such as ``AllGatherVOperation``."""
-        return OPERATORS[self.case.operator].operation
+    def __init__(self, case: Case, input_names: tuple[str, ...], path: Path) -> None:
+        self.case, self.input_names, self.path = case, input_names, path
+        self.operation = OPERATORS[case.operator].operation
+        self.rank_size = case.rank_size
+        self.needs_ml_dtypes = case.dtype == "bfloat16"
 
     def rank_operation(self, rank: int) -> str:
-        """The same of the operator that a rank runs; empty if it takes no part."""
         operator = struct_operator(self.case, rank)
         return OPERATORS[operator].operation if operator else ""
-
-    @property
-    def rank_size(self) -> int:
-        """Ranks of the call."""
-        return self.case.rank_size
-
-    @property
-    def needs_ml_dtypes(self) -> bool:
-        """Whether the tensors need ml_dtypes."""
-        return self.case.dtype == "bfloat16"
 
     @property
     def outside_atb(self) -> str:
@@ -208,14 +179,12 @@ class CaseCall(Call):
         return {key: value for key, value in self.__dict__.items() if key != "_entries"}
 
     def param(self, rank: int) -> str:
-        """A rank's parameter struct as JSON."""
         fields: dict[str, Any] = {"rank": rank, "rankSize": self.rank_size, "backend": "shm"}
         fields["rankRoot"] = self.case.root
         fields |= struct_fields(self.case, rank)
         return json.dumps(fields)
 
     def inputs(self, rank: int) -> list[Argument]:
-        """A rank's input tensors."""
         names = [f"rank{rank}/{name}" for name in self.input_names]
         missing = [name for name in names if name not in self._entries]
         if missing:
@@ -272,55 +241,33 @@ _REDUCTIONS = ("reduceType", "allReduceType")
 _THREADS = 1
 
 
-@dataclass(frozen=True)
 class RowCall(Call):
     """A row, with the options of the command line for its data.
 
     `instead` replaces the expected end if collops differs from ATB by intent.
     """
 
-    row: CsvRow
-    seed: int = 0
-    same_data: bool = False
-    instead: Expectation | None = None
-
-    @property
-    def operation(self) -> str:
-        """The operator's name in case files, such as ``AllGatherVOperation``."""
-        return self.row.operator
+    def __init__(
+        self,
+        row: CsvRow,
+        seed: int = 0,
+        same_data: bool = False,
+        instead: Expectation | None = None,
+    ) -> None:
+        self.row, self.seed, self.same_data = row, seed, same_data
+        self.operation = row.operator
+        # Creation must refuse other numbers of ranks; one rank is enough for that.
+        self.rank_size = row.rank_size if 1 <= row.rank_size <= MOST_RANKS else 1
+        self.threads = row.params.get("commMode") == _THREADS
+        self.expected = instead or row.expected
+        # A row whose creation must fail has no tensors.
+        self.stops_at = "create" if row.expected.stage == "create" else self.expected.stage
+        self.needs_ml_dtypes = any(t.dtype == "bfloat16" for t in (*row.inputs, *row.outputs))
 
     def rank_operation(self, rank: int) -> str:
-        """The same of the operator that a rank runs; empty if it takes no part."""
         return rank_operator(self.row, rank)
 
-    @property
-    def rank_size(self) -> int:
-        """Ranks of the call; 1 if creation must refuse the row's number of ranks."""
-        size = self.row.rank_size
-        return size if 1 <= size <= MOST_RANKS else 1
-
-    @property
-    def threads(self) -> bool:
-        """Whether the ranks are threads, by the row's commMode."""
-        return self.row.params.get("commMode") == _THREADS
-
-    @property
-    def expected(self) -> Expectation:
-        """The expected end of the call: no error, or an error at a step."""
-        return self.instead or self.row.expected
-
-    @property
-    def stops_at(self) -> str:
-        """The step that must fail; creation if the row has no tensors."""
-        return "create" if self.row.expected.stage == "create" else self.expected.stage
-
-    @property
-    def needs_ml_dtypes(self) -> bool:
-        """Whether the tensors need ml_dtypes."""
-        return any(t.dtype == "bfloat16" for t in (*self.row.inputs, *self.row.outputs))
-
     def param(self, rank: int) -> str:
-        """A rank's parameter struct as JSON."""
         return json.dumps(rank_params(self.row, rank))
 
     def inputs(self, rank: int) -> list[Argument]:

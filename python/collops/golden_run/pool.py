@@ -73,11 +73,7 @@ class Pool:
             process.ask(call)
 
     def collect(self, timeout: float) -> list[Report]:
-        """Returns every rank's report; for a rank that died or hung, a report that says so.
-
-        Args:
-            timeout: seconds from now.
-        """
+        """Returns every rank's report; for a rank that died or hung, a report that says so."""
         late, first = watch(self._processes, timeout, GRACE_S, self._failed)
         limit = f"no report within {timeout:g} s"
         if first is not None:

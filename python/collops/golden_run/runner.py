@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from collops.golden_run.pool import Pools
@@ -115,39 +115,22 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
+@dataclass
 class Runner:
-    """Runs jobs with one backend, time-out and tolerance.
+    """Runs jobs with one backend, time-out and tolerance."""
 
-    Args:
-        environment: variables of the ranks, such as COLLOPS_BACKEND.
-        timeout: seconds that a case may take.
-        atb: ATB's tolerances for results, in place of golden's.
-        draw: is called with the wrong outputs of a case.
-        work: the function with which a rank runs a call.
-        launched: the ranks, if this process is one of them; None: they are started here.
-    """
-
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        *,
-        timeout: float = 60.0,
-        atb: bool = False,
-        draw: Draw | None = None,
-        work: Work = execute,
-        launched: LaunchedRanks | None = None,
-    ) -> None:
-        self._environment = environment
-        self._timeout = timeout
-        self._atb = atb
-        self._draw = draw
-        self._work = work
-        self._launched = launched
+    environment: Mapping[str, str]  # of the ranks, such as COLLOPS_BACKEND
+    _: KW_ONLY
+    timeout: float = 60.0  # seconds that a case may take
+    atb: bool = False  # ATB's tolerances for results, in place of golden's
+    draw: Draw | None = None  # is called with the wrong outputs of a case
+    work: Work = execute  # with which a rank runs a call
+    launched: LaunchedRanks | None = None  # if this process is one of them
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yields the outcome of every job, in their order."""
         waiting: list[_Reported] = []
-        with self._launched or Pools(self._environment, self._work) as pools:
+        with self.launched or Pools(self.environment, self.work) as pools:
             for job in jobs:
                 if job.call is None:
                     yield from self._judged(waiting)
@@ -158,7 +141,7 @@ class Runner:
                 pool.submit(job.call)
                 # The ranks run this case while the results of the one before it are checked.
                 yield from self._judged(waiting)
-                reports = pool.collect(self._timeout)
+                reports = pool.collect(self.timeout)
                 waiting.append((job, job.call, reports, time.perf_counter() - begin))
             yield from self._judged(waiting)
 
@@ -169,7 +152,7 @@ class Runner:
     def _judge(self, job: Job, call: Call, reports: Sequence[Report], seconds: float) -> Outcome:
         if not reports:
             return Outcome(job, PASSED, "", seconds)  # rank 0 judges
-        verdict = judge(call, reports, self._atb, self._draw)
+        verdict = judge(call, reports, self.atb, self.draw)
         if not verdict.passed:
             excuse = job.excuse if not any(report.stage for report in reports) else ""
             excuse = excuse or lacking_backend(call, reports)

@@ -104,11 +104,7 @@ def judge(
 ) -> Verdict:
     """Returns whether every rank ended as the call expects.
 
-    Args:
-        call: the call that was run.
-        reports: the report of each rank.
-        atb: ATB's tolerances for results, in place of golden's.
-        draw: is called with every wrong output.
+    `atb`: with ATB's tolerances in place of golden's. `draw` is called with every wrong output.
     """
     expected = call.expected
     if expected.stage or any(report.stage for report in reports):

@@ -10,10 +10,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from collops.errors import ErrorCode, raise_status
 from collops.launch.processes import signal_name
@@ -356,3 +357,43 @@ class Programs:
             self.wait(_PROGRAM_GRACE_S)
         self.kill()
         self.wait(_PROGRAM_GRACE_S)
+
+
+class Answer(NamedTuple):
+    """How a program ended, and what it printed."""
+
+    status: int | None  # None: it was ended, because it had not ended by itself
+    out: str
+    err: str
+
+
+def answers(
+    commands: Iterable[tuple[Sequence[str], Mapping[str, str]]], timeout_s: float
+) -> list[Answer]:
+    """Runs programs at the same time, and ends those that take longer with all they have started.
+
+    Args:
+        commands: the words and the environment of each.
+        timeout_s: seconds for all of them.
+
+    Raises:
+        OSError: one cannot be started.
+    """
+    deadline = time.monotonic() + timeout_s
+    found = []
+    with contextlib.ExitStack() as stack:
+        started = []
+        for command in commands:
+            out, err = (
+                stack.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+                for _ in range(2)
+            )
+            started.append((stack.enter_context(Programs([command], out, err)), out, err))
+        for programs, out, err in started:
+            [status] = programs.wait(max(deadline - time.monotonic(), 0.0))
+            if status is None:
+                programs.kill()
+            for file in (out, err):
+                file.seek(0)
+            found.append(Answer(status, out.read(), err.read()))
+    return found

@@ -7,14 +7,13 @@ import json
 import os
 import platform
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from collops.launch.processes import signal_name
-from collops.launch.programs import Programs
+from collops.launch.programs import answers
 from collops.npu_check.checks import CALLS, SIZES, TIMED, check_names
 from collops.npu_check.facts import MARK
 from collops.terminal.arguments import Parser, seconds, whole_number
@@ -126,38 +125,23 @@ def run_part(module: str, arguments: list[str], timeout: float) -> dict[str, Any
     """Runs a program of this package; returns what it told, or how it failed as {"problem": ...}.
 
     A crash or a hang ends that part alone, with every process it has started.
-
-    Args:
-        module: the module's name in this package.
-        arguments: its arguments.
-        timeout: seconds until it is ended.
     """
     command = [sys.executable, "-m", f"collops.npu_check.{module}", *arguments]
     # torch loads torch_npu by itself where that is installed; where CANN is missing, torch fails.
     environment = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **os.environ}
-    with (
-        tempfile.TemporaryFile("w+", errors="replace") as out,
-        tempfile.TemporaryFile("w+", errors="replace") as err,
-    ):
-        with Programs([(command, environment)], out, err) as programs:
-            [status] = programs.wait(timeout)
-            if status is None:
-                programs.kill()
-        for file in (out, err):
-            file.seek(0)
-        for line in out.read().splitlines():
-            if line.startswith(MARK):
-                told: dict[str, Any] = json.loads(line.removeprefix(MARK))
-                return told
-        last = "\n".join(err.read().splitlines()[-_LAST_LINES:])
-    how = f"did not end within {timeout:g} s; it was ended" if status is None else _how(status)
+    [(status, out, err)] = answers([(command, environment)], timeout)
+    for line in out.splitlines():
+        if line.startswith(MARK):
+            told: dict[str, Any] = json.loads(line.removeprefix(MARK))
+            return told
+    if status is None:
+        how = f"did not end within {timeout:g} s; it was ended"
+    elif status < 0:
+        how = f"ended by {signal_name(-status)}"
+    else:
+        how = f"exited with status {status} without a result"
+    last = "\n".join(err.splitlines()[-_LAST_LINES:])
     return {"problem": f"{how}\n{last}".strip()}
-
-
-def _how(status: int) -> str:
-    if status < 0:
-        return f"ended by {signal_name(-status)}"
-    return f"exited with status {status} without a result"
 
 
 def write_facts(report: Report, facts: dict[str, Any]) -> None:

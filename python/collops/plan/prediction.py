@@ -16,23 +16,14 @@ from collops.core import core
 
 @dataclass(frozen=True)
 class Costs:
-    """Times in microseconds, rates in bytes per microsecond (MB/s).
+    """Times in microseconds, rates in bytes per microsecond (MB/s)."""
 
-    Attributes:
-        latency_us: from sent on one host to arrived on another.
-        message_us: of a rank's CPU, for each message that it sends or receives.
-        network_rate: of a host's network device, in each direction.
-        meeting_us: for the ranks of a host to have heard each other.
-        copy_rate: of one rank that copies.
-        memory_rate: of all ranks of a host that copy together.
-    """
-
-    latency_us: float
-    message_us: float
-    network_rate: float
-    meeting_us: float
-    copy_rate: float
-    memory_rate: float
+    latency_us: float  # from sent on one host to arrived on another
+    message_us: float  # of a rank's CPU, for each message that it sends or receives
+    network_rate: float  # of a host's network device, in each direction
+    meeting_us: float  # for the ranks of a host to have heard each other
+    copy_rate: float  # of one rank that copies
+    memory_rate: float  # of all ranks of a host that copy together
 
 
 # Not measured anywhere: round numbers of hosts on a 200 Gbit/s network with RDMA.
@@ -58,21 +49,13 @@ _PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 @dataclass(frozen=True)
 class Limit:
-    """One thing that a call needs.
-
-    Attributes:
-        name: what is limited.
-        need: how much the call needs.
-        most: how much is available.
-        source: where the limit comes from.
-        grows: whether the need grows with the number of hosts.
-    """
+    """One thing that a call needs, and how much of it there is at most."""
 
     name: str
     need: float
     most: float
-    source: str
-    grows: bool = True
+    source: str  # of the limit
+    grows: bool = True  # whether the need grows with the number of hosts
 
     @property
     def part(self) -> float:
@@ -158,36 +141,22 @@ BOUNDS = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call.
-
-    Attributes:
-        op: "all_gatherv" or "reduce_scatterv".
-        host_of: the host of each rank.
-        counts: elements of each rank's block, or slice.
-        dtype: numpy's name of the element type, or "bfloat16".
-        reduce: of reduce_scatterv: "sum", "max" ...
-    """
+    """One call, GATHER or REDUCE."""
 
     op: str
-    host_of: tuple[int, ...]
-    counts: tuple[int, ...]
+    host_of: tuple[int, ...]  # the host of each rank
+    counts: tuple[int, ...]  # elements of each rank's block, or slice
     dtype: str = "float32"
     reduce: str = "sum"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the schedule of a call needs, and how long that takes.
-
-    Attributes:
-        time_us: until the last rank is done.
-        hosts: by host, a dict of its figures, which docs/multihost.md explains.
-        links: [from host, to host] bytes.
-    """
+    """What the schedule of a call needs, and how long that takes until the last rank is done."""
 
     time_us: float
-    hosts: list[dict[str, Any]]
-    links: np.ndarray[Any, np.dtype[np.int64]]
+    hosts: list[dict[str, Any]]  # the figures of each, which docs/multihost.md explains
+    links: np.ndarray[Any, np.dtype[np.int64]]  # bytes [from host, to host]
 
     def bound(self, host: int) -> str:
         """What takes half of the host's time or more; else latency, which is all waiting."""
@@ -212,16 +181,11 @@ def blocks(hosts: int, ranks_per_host: int) -> tuple[int, ...]:
 def predict(call: Call, costs: Costs) -> Prediction:
     """What a call needs by its schedule, and how long that takes at these costs.
 
-    Args:
-        call: the call.
-        costs: of its hosts and of the network between them.
-
     Raises:
         ArgumentError: no group can make this call.
 
     Example:
-        >>> from collops.plan.prediction import ASSUMED
-        >>> from collops.plan.prediction import GATHER, Call, blocks, predict
+        >>> from collops.plan.prediction import ASSUMED, GATHER, Call, blocks, predict
         >>> found = predict(Call(GATHER, blocks(2, 2), (1000, 0, 10, 1)), ASSUMED)
         >>> found.links.tolist()  # 24 bytes of each head, and the blocks
         [[0, 4048], [92, 0]]

@@ -1,62 +1,44 @@
-"""`collops bench` of each collective: runs, refusals, wrong results, times."""
+"""`collops bench` of each collective: runs and wrong results; what every benchmark refuses."""
 
 from __future__ import annotations
 
-import json
 import os
+import pty
 import subprocess
 import sys
-import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import collops
 from collops.bench import command, measure
 from collops.bench.collectives import CollectivePoint
-from collops.bench.measure import Rounds, Variant, interleave, together, typical_parts
-from collops.bench.operator import Request
+from collops.bench.measure import Variant
 from collops.bench.operators import OPERATORS, load
 from collops.bench.options import parse
-from collops.bench.peers import Peers
-from collops.bench.variants import MeasuredPoint
 from collops.cli import main
 from collops.testing import run_ranks
 from patience import patience
 from tests import programs
+from tests.unit.bench.benches import bench, measurement, rows_of
 
 COLLECTIVES = [name for name in OPERATORS if load(name).several_hosts]
 SKEWED = ("all_gather_v", "reduce_scatter_v", "all_to_all_v")
 SUMS = ("all_reduce", "reduce_scatter", "reduce_scatter_v")
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return programs.run([sys.executable, "-m", "collops", "bench", *arguments], capture_output=True)
-
-
 def measure_each(rank: int, words: dict[str, list[str]], peers: str, store: str) -> dict[str, Any]:
     """The rows of every point of each collective, beside a library if one is named."""
     found = {}
-    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
-        loaded = None
+    with measurement() as made:
         for name, given in words.items():
             operator = load(name)
-            options = parse(operator, ["--quick", "--iterations", "1", "--peers", peers, *given])
-            options.launched = work.size
-            points = tuple(operator.points(options))
-            request = Request(
-                operator=name, points=points, iterations=1, threads=1, own=operator.own,
-                peers=options.peers,
-            )  # fmt: skip
-            loaded = loaded or Peers(request, operator, store, rank, work.size)
-            common = request, work, meeting.barrier, loaded
-            records = [MeasuredPoint(operator, point, *common).run()[-1] for point in points]
+            options = parse(operator, ["--quick", "--peers", peers, *given])
+            options.launched = int(os.environ["COLLOPS_RANK_SIZE"])
+            points = operator.points(options)
+            records = [made(operator, point, options.peers, store).run()[-1] for point in points]
             found[name] = [row for record in records for row in operator.rows(record)]
-        if loaded is not None:
-            loaded.close()
     return found
 
 
@@ -109,15 +91,53 @@ def test_several_numbers_of_ranks_and_one_buffer(tmp_path: Path) -> None:
     words += ["--json", str(rows_file), "--plot", str(plot)]
     done = bench("send_recv", *words, "--ranks", "2,3")
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in rows_file.read_text().splitlines()]
-    assert [(row["ranks"], row["column"]) for row in rows] == [
-        *((2, "window"), (2, "limit"), (3, "window"), (3, "limit"))
+    rows = rows_of(rows_file)
+    # An algorithm is named, though none is forced.
+    assert [(row["ranks"], row["column"], row["algorithm"]) for row in rows] == [
+        (ranks, *column) for ranks in (2, 3) for column in (("window", "direct"), ("limit", None))
     ]
+    assert "algorithm" not in done.stdout
     heads = [line for line in done.stdout.splitlines() if line.startswith("###")]
     assert heads == [f"### Send and Recv, {ranks} ranks on 1 host" for ranks in (2, 3)]
     assert done.stdout.count("|  window |") == 2
     assert "|   plain |" not in done.stdout
     assert plot.read_bytes().startswith(b"\x89PNG")
+    *others, issue = done.stdout.splitlines()
+    assert f"plot: {plot}" in others[-4:]
+    assert issue.startswith("For an issue: collops bench send_recv --quick")
+    assert "numpy" in issue
+
+
+@pytest.mark.parametrize(
+    ("tuning", "taken", "chosen"),
+    [
+        ("", ["1 step", "1 step", "2 steps"], "1 step at 1k, 256k; 2 steps at 512k"),
+        (
+            "all_reduce_one_step_2=1k,all_reduce_one_step=1g",
+            ["1 step", "2 steps", "2 steps"],
+            "1 step at 1k; 2 steps at 256k, 512k",
+        ),
+    ],
+)
+def test_each_algorithm_is_forced_and_the_choice_is_named(
+    tuning: str, taken: list[str], chosen: str, tmp_path: Path
+) -> None:
+    rows_file = tmp_path / "rows.jsonl"
+    words = "all_reduce --algorithms --sizes 1k,256k,512k --quick --iterations 1 --json".split()
+    done = bench(*words, str(rows_file), env={**os.environ, "COLLOPS_TUNING": tuning})
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(rows_file)
+    keys = ["1 step plain", "2 steps plain", "1 step window", "2 steps window"]
+    forced = {key: key.rpartition(" ")[0] for key in keys}
+    for size, name in zip((1 << 10, 256 << 10, 512 << 10), taken, strict=True):
+        found = {row["column"]: row["algorithm"] for row in rows if row["bytes"] == size}
+        assert found == {"plain": name, "window": name, **forced, "limit": None}
+    assert {row["wrong_ranks"] for row in rows if row["algorithm"]} == {0}
+    assert "all_reduce: 2 algorithms. 1 step: every rank reads all vectors" in done.stdout
+    lines = done.stdout.splitlines()
+    assert [sum(f" {key} |" in line for line in lines) for key in keys] == [3] * 4
+    assert len({len(line) for line in lines if line.startswith("|")}) == 1
+    assert f"The library chose {chosen}." in lines
 
 
 @pytest.mark.usefixtures("few_barriers")
@@ -141,30 +161,25 @@ def measure_spoiled(rank: int, spoiled: str) -> tuple[list[dict[str, Any]], list
     """
     reduce = load("all_reduce")
     point = CollectivePoint(dtype="f16", size=14, skew="even", counts=(3, 4))
-    request = Request(
-        operator=reduce.name, points=(point,), iterations=2, threads=1, own=reduce.own, peers=()
-    )
-    kind: Any = reduce.variants
-    plain = kind.own
     poisoned: list[bool] = []
+    with measurement() as made:
+        measured = made(reduce, point)
+        plain = measured._variants.own
 
-    def own(self: Any, key: str) -> Any:
-        variant = plain(self, key)
-        if key == "plain":
-            numbers = variant.result.view(np.float16)
-            look = ("look", lambda: poisoned.append(bool(np.isnan(numbers).all())))
-            variant.steps.insert(0, look)
-        if key == spoiled and rank == 1:
-            [(name, step)] = variant.steps
-            last = variant.result[-1:]
-            variant.steps = [(name, step), ("spoil", lambda: np.add(last, 1, out=last))]
-        return variant
+        def own(key: str) -> Variant:
+            variant = plain(key)
+            result: Any = variant.result
+            if key == "plain":
+                numbers = result.view(np.float16)
+                look = ("look", lambda: poisoned.append(bool(np.isnan(numbers).all())))
+                variant.steps.insert(0, look)
+            if key == spoiled and rank == 1:
+                last = result[-1:]
+                variant.steps.append(("spoil", lambda: np.add(last, 1, out=last)))
+            return variant
 
-    kind.own = own
-    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
-        peers = Peers(request, reduce, "", rank, work.size)
-        records = MeasuredPoint(reduce, point, request, work, meeting.barrier, peers).run()
-        return records, poisoned
+        measured._variants.own = own  # type: ignore[method-assign]
+        return measured.run(), poisoned
 
 
 @pytest.mark.parametrize("spoiled", ["window", "nothing"])
@@ -172,7 +187,7 @@ def test_a_wrong_result_is_printed_and_is_the_exit_status(
     spoiled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [(records, poisoned), _] = run_ranks(measure_spoiled, 2, spoiled)
-    assert poisoned == [True, *[False] * (2 + 2) * 11, True]
+    assert poisoned == [True, *[False] * (2 + 1) * 11, True]
     monkeypatch.setattr(command, "_records", lambda *_: iter(records))
     status = command.main("all_reduce", ["--quick", "--sizes", "64"])
     lines = capsys.readouterr().out.splitlines()
@@ -186,24 +201,27 @@ def test_a_wrong_result_is_printed_and_is_the_exit_status(
     ("arguments", "message"),
     [
         ("all_gather_v --ranks 1", "--ranks 1: at least 2 are needed"),
-        (
-            "all_gather_v --sizes 1t",
-            "--sizes: a number of bytes of 1 or more, with or without",
-        ),
-        ("all_gather_v --sizes 0k", "k, m or g, is needed, got '0k'"),
+        ("all_gather_v --sizes 0k", "number of bytes of 1 or more, with or without k, m or g, is"),
         ("all_gather_v --skew odd", "--skew: 'odd' is not one of even, one-owner, zeros or shares"),
         ("all_gather_v --skew 3:x", "--skew: a whole number of 1 or more is needed, got 'x'"),
         ("all_gather_v --dtype f64", "'f64' is not one of f32/float32, bf16/bfloat16"),
-        ("all_gather_v --buffers pinned", "--buffers: 'pinned' is not one of plain, window"),
-        (
-            "all_gather_v --peers numpy",
-            "'numpy' is not one of mpi, gloo, ucx, ucx_perftest, iperf3",
-        ),
+        ("all_gather_v --peers numpy", "not one of mpi, gloo, ucx, ucx_perftest, iperf3"),
         ("all_gather_v --rank-table /nowhere/ranks.json", "/nowhere/ranks.json"),
         ("all_gather --skew even", "unrecognized arguments: --skew even"),
-        ("all_reduce --sweep", "unrecognized arguments: --sweep"),
         ("all_to_all --sizes 4", "--sizes 4: fewer than one element of f32 for each rank"),
         ("barrier --sizes 4", "unrecognized arguments: --sizes 4"),
+        ("linear_parallel --ranks 3", "--ranks 3: type 4's grid 2x2 has 4 ranks"),
+        ("linear_parallel --ranks 1 --type 2", "--ranks 1: at least 2 are needed"),
+        ("linear_parallel --grid 1x1", "at least 2 ranks"),
+        ("linear_parallel --shapes 1,2", "--shapes: at least 3 numbers"),
+        ("linear_parallel --shapes 1,2,3,4", "--shapes: M,K,N;M,K,N is needed"),
+        ("linear_parallel --sweep --shapes 1,2,3;4,5,6", "takes K and N of one shape, got 2"),
+        ("linear_parallel --algorithms", "unrecognized arguments: --algorithms"),
+        ("linear_parallel --iterations 0", "--iterations: a whole number of 1 or more"),
+        ("linear_parallel --mpi /nowhere", "--mpi /nowhere: there is no /nowhere/bin/mpiexec"),
+        ("linear_parallel --plot parts.txt", "the name must end in .png"),
+        ("linear_parallel --plot /nowhere/parts.png", "there is no folder /nowhere"),
+        ("linear_parallel --json /nowhere/rows", "/nowhere/rows"),
     ],
 )
 def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
@@ -213,55 +231,30 @@ def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_without_one_clock_the_slowest_ranks_own_call_counts() -> None:
-    # [ranks, iterations, begin, end, part, part, 0, 0]; rank 1's clock is 100 s ahead
-    times = np.array([[[0.0, 4.0, 4, 0, 0, 0]], [[100.0, 103.0, 1, 2, 0, 0]]])
-    assert together(times).tolist() == [103]
-    assert together(times, one_clock=False).tolist() == [4]
-    assert typical_parts(times, one_clock=False)[:2].tolist() == [4, 0]
+def test_a_terminal_shows_which_point_is_measured() -> None:
+    ours, theirs = pty.openpty()
+    words = "bench all_reduce --quick --sizes 64,128 --iterations 1".split()
+    done = subprocess.run(
+        [sys.executable, "-m", "collops", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        timeout=patience(100),
+    )
+    os.close(theirs)
+    drawn = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "] 0/2, " in drawn and "] 1/2, " in drawn
+    assert drawn.endswith("\r\x1b[K")
 
 
-def test_a_variant_is_called_several_times_and_a_program_measures_itself() -> None:
-    called: list[int] = []
-    cores = os.sched_getaffinity(0)
-    some = frozenset(sorted(cores)[:1])
-    seen: list[set[int]] = []
-
-    def step() -> None:
-        called.append(1)
-        seen.append(os.sched_getaffinity(0))
-        time.sleep(0.005)
-
-    variants = [
-        Variant("often", "often", [("move", step)], calls=5, cores=some),
-        Variant("program", "program", [], measure=partial(float, 0.25)),
-    ]
-    times = interleave(variants, Rounds(2), lambda x: None, lambda: None)
-    assert len(called) == 5 * 4  # two rounds do not count
-    assert set(map(frozenset, seen)) == {some}
-    assert os.sched_getaffinity(0) == cores
-    assert (times[1, :, 1] - times[1, :, 0]).tolist() == [0.25, 0.25]
-    lengths = times[0, :, 1] - times[0, :, 0]
-    assert np.allclose(times[0, :, 2], lengths, rtol=0.5, atol=1e-6)
+def test_a_dtype_may_have_any_of_its_names() -> None:
+    for words in ("f32,bf16", "float32,bfloat16", "fp32,BF16", "float,bf16,f32"):
+        assert parse(load("all_gather_v"), ["--dtype", words]).dtype == ("f32", "bf16")
 
 
-def test_a_turn_of_several_calls_has_one_before_them_that_does_not_count() -> None:
-    called: list[str] = []
-    written: list[Any] = []
-    variants = [
-        Variant(key, key, [("move", partial(called.append, key))], x=np.zeros(1)) for key in "ab"
-    ]
-    times = interleave(variants, Rounds(3, 2), written.append, lambda: None)
-    assert times.shape[:2] == (2, 6)
-    assert (times[:, :, 1] > times[:, :, 0]).all()
-    assert {"".join(called[i : i + 3]) for i in range(0, 30, 3)} == {"aaa", "bbb"}
-    assert len(called) == len(written) == 30
-
-
-def test_no_round_begins_after_the_time_that_the_ranks_agree_on() -> None:
-    called: list[int] = []
-    variants = [Variant("a", "a", [("move", partial(called.append, 1))])]
-    rounds = Rounds(100, most_s=1.0)
-    late = iter([0.5, 0.9, 1.1])
-    times = interleave(variants, rounds, lambda x: None, lambda: None, lambda _: next(late))
-    assert (times.shape[1], len(called)) == (12, 14)
+def test_what_the_extra_installs_is_imported_only_where_it_was_asked_for() -> None:
+    text = "import sys; from collops.bench import command, ranks, tune, programs\n"
+    text += "print({'matplotlib', 'mpi4py', 'torch'} & {*sys.modules})"
+    done = programs.run([sys.executable, "-c", text], capture_output=True)
+    assert (done.returncode, done.stdout) == (0, "set()\n")

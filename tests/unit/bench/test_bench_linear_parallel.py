@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import collops
-from collops.bench.operator import Request
 from collops.bench.operators import OPERATORS, load
 from collops.bench.operators.linear_parallel import SHAPES
-from collops.bench.operators.linear_variants import LinearPoint, LinearVariants
 from collops.bench.options import parse
-from collops.bench.peers import Peers
-from collops.bench.plot import parts_of, require_matplotlib
-from collops.bench.variants import MeasuredPoint
-from collops.cli import main
-from collops.testing import run_ranks
-from tests import programs
+from collops.bench.plot import require_matplotlib
+from tests.unit.bench.benches import bench, rows_of
 
 LINEAR: Any = load("linear_parallel")
 
@@ -42,16 +32,10 @@ raise SystemExit(max(rank.wait() for rank in ranks))
 """
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return programs.run([sys.executable, "-m", "collops", "bench", *arguments], capture_output=True)
-
-
 def test_benches_are_listed() -> None:
     done = bench()
     assert (done.returncode, done.stdout) == (2, "")
     assert all(name in done.stderr for name in OPERATORS)
-    assert bench("linear").returncode == 2
-    assert [load(name).name for name in OPERATORS] == list(OPERATORS)
 
 
 def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
@@ -64,7 +48,7 @@ def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "### Summary" in done.stdout
     assert plot.read_bytes().startswith(b"\x89PNG")
-    rows = [json.loads(line) for line in rows_file.read_text().splitlines()]
+    rows = rows_of(rows_file)
     assert {(row["type"], row["dtype"], row["m"]) for row in rows} == {
         (kind, dtype, m) for kind in (1, 2, 4) for dtype in ("f32", "f16") for m in (24, 5)
     }
@@ -111,34 +95,6 @@ def test_ranks_that_fail_are_reported_with_what_they_said(tmp_path: Path) -> Non
     assert "no fabric" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--type 3", "'3' is not one of 1, 2, 4"),
-        ("--ranks 3", "--ranks 3: type 4's grid 2x2 has 4 ranks"),
-        ("--ranks 1 --type 2", "--ranks 1: at least 2 are needed"),
-        ("--grid 2by2", "--grid"),
-        ("--grid 1x1", "at least 2 ranks"),
-        ("--shapes 1,2", "--shapes: at least 3 numbers"),
-        ("--shapes 1,2,3,4", "--shapes: M,K,N;M,K,N is needed"),
-        ("--dtype f64", "'f64' is not one of f32/float32, bf16/bfloat16"),
-        ("--rows-share 0:1", "--rows-share: a whole number of 1 or more"),
-        ("--iterations 0", "--iterations: a whole number of 1 or more"),
-        ("--peers ucx", "'ucx' is not one of mpi, gloo, torch, numpy"),
-        ("--mpi /nowhere", "--mpi /nowhere: there is no /nowhere/bin/mpiexec"),
-        ("--plot parts.txt", "the name must end in .png"),
-        ("--plot /nowhere/parts.png", "there is no folder /nowhere"),
-        ("--json /nowhere/rows", "/nowhere/rows"),
-        ("--sweep --shapes 1,2,3;4,5,6", "--sweep takes K and N of one shape, got 2"),
-    ],
-)
-def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
-    done = programs.run_forked(main, ["bench", "linear_parallel", *arguments.split()])
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def test_without_arguments_the_products_are_those_of_the_page() -> None:
     points: list[Any] = [*LINEAR.points(parse(LINEAR, []))]
     assert {point.shape for point in points} == set(SHAPES)
@@ -153,47 +109,6 @@ def test_without_matplotlib_a_plot_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ValueError, match=r"pip install 'collops\[bench\]'"):
         require_matplotlib(tmp_path / "parts.png")
-
-
-def test_parts_of_a_bar_add_up_to_the_whole() -> None:
-    parts = parts_of(
-        LINEAR.parts, {"ms": 10.0, "parts_ms": {"gather": 2.0, "gemm": 5.0, "scatter": 1.0}}
-    )
-    assert sum(parts.values()) == 10.0
-    assert set(parts) <= {*LINEAR.parts, "rest"}
-    assert parts_of(LINEAR.parts, {"ms": 10.0, "parts_ms": {"all": 10.0}}) == {"rest": 10.0}
-
-
-def measure_spoiled(rank: int, spoiled: str) -> Any:
-    """One point; on rank 1 the column `spoiled` writes one element wrongly."""
-    point = LinearPoint(type=4, grid=(2, 1), dtype="f32", shape=(8, 12, 20), shares=(3, 5))
-    request = Request(
-        operator=LINEAR.name, points=(point,), iterations=1, threads=1, own=LINEAR.own, peers=()
-    )
-    plain = LinearVariants.own
-
-    def own(self: LinearVariants, key: str) -> Any:
-        variant = plain(self, key)
-        if key == spoiled and rank == 1:
-            result = variant.result
-            assert result is not None
-            variant.steps.append(("reduce", lambda: np.add(result[0, :1], 7, out=result[0, :1])))
-        return variant
-
-    LinearVariants.own = own  # type: ignore[method-assign]
-    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
-        peers = Peers(request, LINEAR, "", rank, work.size)
-        measured = MeasuredPoint(LINEAR, point, request, work, meeting.barrier, peers)
-        return measured.run()
-
-
-def test_a_wrong_result_is_found() -> None:
-    [[record], _] = run_ranks(measure_spoiled, 2, "unfused")
-    wrong = {column["column"]: column["wrong_ranks"] for column in record["columns"]}
-    assert wrong == {
-        **{"fused_window": 0, "fused": 0, "packed": 0, "pipeline": 0, "unfused": 1},
-        **{"gemm": None, "gemm_packed": None, "read": None, "peak": None},
-    }
 
 
 def test_torch_and_gloo_are_columns() -> None:
@@ -215,7 +130,6 @@ def test_torch_and_gloo_are_columns() -> None:
         ((), (), "ml_dtypes or torch, neither of which is installed"),
         (("torch",), ("--backend", "cuda"), "ml_dtypes, which is not installed"),
         (("torch",), (), ""),
-        (("ml_dtypes",), ("--backend", "cuda"), ""),
     ],
 )
 def test_an_element_type_whose_package_is_missing(

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import collops
 from collops.bench.measure import Maker, Variant
-from collops.bench.operator import Operator, Point, Request, Row
+from collops.bench.operator import Operator, Point, Row
 from collops.bench.options import parse
-from collops.bench.peers import Peers
 from collops.bench.plot import parts_of, save_bars
 from collops.bench.shares import share_rows
 from collops.bench.tables import point_table
-from collops.bench.variants import MeasuredPoint, Variants
+from collops.bench.variants import Variants
 from collops.terminal.arguments import counts
 from collops.testing import run_ranks
+from tests.unit.bench.benches import measurement
 
 COLUMNS = 5
 MISSING = "rows: no column missing: KeyError: 'missing'"
@@ -108,13 +107,8 @@ GATHER = Gather()
 
 
 def measure(rank: int, points: list[Point]) -> list[list[Row]]:
-    request = Request(
-        operator=GATHER.name, points=tuple(points), iterations=2, threads=1, own=GATHER.own
-    )
-    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
-        peers = Peers(request, GATHER, "", rank, work.size)
-        given = request, work, meeting.barrier, peers
-        return [MeasuredPoint(GATHER, point, *given).run() for point in points]
+    with measurement() as made:
+        return [made(GATHER, point).run() for point in points]
 
 
 def test_an_operator_of_one_module_is_measured(tmp_path: Path) -> None:
@@ -137,6 +131,8 @@ def test_an_operator_of_one_module_is_measured(tmp_path: Path) -> None:
             *("", "ms", "p10 .. p90", "/ own", "adds MiB", "result")
         ]
         assert lines[6].startswith("| gathered rows |")
+        [wrong] = [line for line in lines if "WRONG on 1 rank(s)" in line]
+        assert wrong.startswith("| spoiled rows")
     pytest.importorskip("matplotlib")
     GATHER.save_plot(tmp_path / "parts.png", [GATHER.rows(record) for _, record in records])
     assert (tmp_path / "parts.png").read_bytes().startswith(b"\x89PNG")

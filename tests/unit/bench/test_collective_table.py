@@ -12,9 +12,6 @@ from collops.bench.limit import copies
 from collops.bench.operators import load
 from collops.bench.shares import share, size_text, skews
 
-COUNTS = ((4, 4, 4), (3, 0, 9), (12, 0, 0), (0, 12, 0))
-
-
 GATHER = load("all_gather_v")
 
 
@@ -32,8 +29,8 @@ def own(name: str, counts: tuple[int, ...], rank: int) -> Any:
     ("elements", "ranks", "word", "expected"),
     [
         (10, 3, "even", (3, 3, 4)),
+        (1, 2, "3:5", (0, 1)),
         (16, 4, "3:5", (3, 5, 3, 5)),
-        (10, 4, "1:2:3:4", (1, 2, 3, 4)),
         (10, 3, "one-owner", (10, 0, 0)),
         (10, 2, "zeros", (0, 10)),
         (10, 5, "zeros", (0, 5, 0, 5, 0)),
@@ -58,12 +55,9 @@ def test_sizes_are_said_in_the_largest_unit() -> None:
     ("name", "counts", "expected"),
     [
         ("all_gather", (3, 3, 3, 3), 12 * 3 / 4),
-        ("reduce_scatter", (3, 3, 3, 3), 12 * 3 / 4),
         ("all_reduce", (3, 3, 3, 3), 12 * 2 * 3 / 4),
         ("all_to_all", (3, 3, 3, 3), 12 * 3 / 4),
         ("broadcast", (3, 3, 3, 3), 12),
-        ("send_recv", (3, 3, 3, 3), 12),
-        ("barrier", (0, 0, 0, 0), 0),
         ("all_gather_v", (1, 2, 4, 5), 11),
         ("reduce_scatter_v", (12, 0, 0, 0), 12),
         ("all_to_all_v", (1, 2, 4, 5), 15),
@@ -74,45 +68,20 @@ def test_the_busiest_rank(name: str, counts: tuple[int, ...], expected: float) -
     assert own(name, counts, 0).busiest() == expected
 
 
-def right(name: str, xs: list[Any], counts: tuple[int, ...], rank: int) -> Any:
-    """The result of a rank, where xs are arrays of whole numbers."""
-    begin = sum(counts[:rank])
-    mine = slice(begin, begin + counts[rank])
-    if name.startswith("all_gather"):
-        return np.concatenate(xs)
-    if name.startswith("reduce_scatter"):
-        return sum(x[mine] for x in xs)
-    if name.startswith("all_to_all"):
-        return np.concatenate([x[mine] for x in xs])
-    return {"all_reduce": sum(xs), "broadcast": xs[0], "send_recv": xs[rank - 1]}[name]
-
-
-@pytest.mark.parametrize("counts", COUNTS)
-@pytest.mark.parametrize(
-    "name", ["all_gather_v", "reduce_scatter_v", "all_to_all_v", "all_reduce", "broadcast"]
-)
-def test_the_limit_copies_what_the_call_moves(name: str, counts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("counts", [(4, 4, 4), (3, 0, 9), (0, 50_000, 0)])  # the last in chunks
+@pytest.mark.parametrize("name", ["reduce_scatter_v", "all_reduce"])
+def test_the_limit_adds_up_what_the_call_does(name: str, counts: tuple[int, ...]) -> None:
+    """A run compares the limits of other calls with its own results; sums of bits are none."""
     owns = [own(name, counts, rank) for rank in range(3)]
     random = np.random.default_rng(1)
-    lengths = [each.x_rows(each.rank) for each in owns]
-    xs = [random.integers(0, 1 << 20, length).astype(np.uint32) for length in lengths]
+    xs = [random.integers(0, 1 << 20, sum(counts)).astype(np.uint32) for _ in owns]
     results = [np.full(each.result_rows(), 2**32 - 1, np.uint32) for each in owns]
     runs = [copies(each.parts(), xs, results, each.rank) for each in owns]
     for run in runs + runs:  # a second time, as all_reduce reads what others have added up
         run()
-    for rank in range(3):
-        if name == "broadcast" and rank == 0:
-            assert owns[0].parts() == []
-        else:
-            assert np.array_equal(results[rank], right(name, xs, counts, rank)), rank
-
-
-def test_long_sums_are_added_up_in_chunks() -> None:
-    counts = (50_000, 0, 0)
-    xs = [np.arange(50_000, dtype=np.uint16) * (rank + 1) for rank in range(3)]
-    result = np.zeros(50_000, np.uint16)
-    copies(own("reduce_scatter_v", counts, 0).parts(), xs, [result] * 3, 0)()
-    assert np.array_equal(result, xs[0] + xs[1] + xs[2])
+    for rank, (start, count) in enumerate(zip(owns[0].starts, counts, strict=True)):
+        mine = slice(start, start + count) if name == "reduce_scatter_v" else slice(None)
+        assert np.array_equal(results[rank], sum(xs)[mine]), rank
 
 
 def row(column: str, ms: float, **more: Any) -> dict[str, Any]:

@@ -35,6 +35,11 @@ FAILED: round 2, MPICH heap, send_recv:f32 3:5: 139
 """
 
 
+def stored() -> dict[str, Any]:
+    run: dict[str, Any] = json.loads(STORED.read_text())
+    return run
+
+
 def test_the_tables_of_a_stored_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert programs.main([str(STORED)]) == 1
     assert capsys.readouterr().out == TABLES
@@ -66,8 +71,7 @@ def test_two_builds_are_compared_beside_how_far_the_old_one_is_from_itself() -> 
 
 
 def test_a_run_is_good_only_without_failures_and_wrong_results() -> None:
-    run = json.loads(STORED.read_text())
-    assert not runs.is_good(run)
+    run = stored()
     assert not runs.is_good({**run, "failed": []})
     right = [
         {**one, "points": [point for point in one["points"] if not point.get("wrong_ranks")]}
@@ -75,16 +79,6 @@ def test_a_run_is_good_only_without_failures_and_wrong_results() -> None:
     ]
     assert not runs.is_good({**run, "launches": right})
     assert runs.is_good({**run, "launches": right, "failed": []})
-
-
-def test_a_launch_keeps_what_its_points_share_once() -> None:
-    both = {"operator": "broadcast", "dtype": "f32", "shares": "3:5"}
-    points = [{**both, "way": "a", "unsupported": "x"}, {**both, "way": "b", "cores": [0, 1]}]
-    launch = runs.launch_record(2, "one", points)
-    assert launch["points"] == [{"way": "a", "unsupported": "x"}, {"way": "b", "cores": [0, 1]}]
-    everywhere = {"round": 2, "peer": "one"}
-    assert runs.points_of({"launches": [launch]}) == [{**everywhere, **x} for x in points]
-    assert runs.launch_record(2, "one", [])["points"] == []
 
 
 @pytest.mark.parametrize(
@@ -102,12 +96,6 @@ def test_where_the_cores_lay(flags_us: list[float], where: str) -> None:
     assert runs.place(flags_us) == where
 
 
-def stored() -> dict[str, Any]:
-    """The stored run."""
-    run: dict[str, Any] = json.loads(STORED.read_text())
-    return run
-
-
 def test_lines_are_ratios_of_points_with_enough_rounds() -> None:
     table = runs.cells(runs.points_of(stored()))["all_gather_v", "f32", "3:5"]
     lines = runs.lines_of(table)
@@ -117,24 +105,19 @@ def test_lines_are_ratios_of_points_with_enough_rounds() -> None:
     assert lines["near", "window"] == ([1024], [pytest.approx(3.0 / 4.5)])
 
 
-def test_the_picture_has_a_panel_for_each_call_and_the_line_of_the_mpi(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    figure = panels_figure(runs.panels(runs.points_of(stored())))
-    shown = [panel for panel in figure.axes if panel.lines]
-    assert [panel.get_title() for panel in shown] == ["all_gather_v f32, 3:5"]
-    assert any(list(line.get_ydata()) == [1.0, 1.0] for line in shown[0].lines)
-    assert programs.main([str(STORED), "--plot", str(tmp_path / "run.png")]) == 1
-    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_an_outlier_is_marked_and_does_not_flatten_the_panels(
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_picture_has_a_panel_for_each_call_and_the_line_of_the_mpi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
+    assert programs.main([str(STORED), "--plot", str(tmp_path / "run.png")]) == 1
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     sizes = [2**power for power in range(10, 20)]
     lines = {("near", "plain"): (sizes, [0.5, 0.6] * 4 + [0.7, 1000.0])}
     monkeypatch.setattr(runs, "lines_of", lambda table: lines)
-    [panel] = panels_figure(runs.panels(runs.points_of(stored()))).axes[:1]
+    [panel, *_] = panels_figure(runs.panels(runs.points_of(stored()))).axes
+    assert panel.get_title() == "all_gather_v f32, 3:5"
+    assert any(list(line.get_ydata()) == [1.0, 1.0] for line in panel.lines)
+    # An outlier is marked and does not flatten the panel.
     assert panel.get_ylim() == (0, pytest.approx(1.1))
     assert [text.get_text().strip() for text in panel.texts] == ["1e+03"]
     [mark] = [line for line in panel.lines if line.get_marker() == "^"]

@@ -47,6 +47,9 @@ def test_what_ran_and_what_did_not_is_in_the_report(tmp_path: Path) -> None:
     assert whole["not_run"] == {"absent": "it is not installed", "none": "no test was selected"}
     assert whole["simulated"] is True
     assert {goal["reached"] for goal in whole["goals"]} == {None}
+    late = Report(file, 0)
+    assert not late.ask(good)
+    assert json.loads(file.read_text())["not_run"] == {"good": "no time was left"}
 
 
 def test_one_that_hangs_ends_with_its_children_and_shows_where(tmp_path: Path) -> None:
@@ -73,18 +76,9 @@ def test_one_that_hangs_ends_with_its_children_and_shows_where(tmp_path: Path) -
     assert f"pid {child.read_text()}: 1 x python" in found["output"]
 
 
-def test_without_time_nothing_is_asked(tmp_path: Path) -> None:
-    report = Report(tmp_path / "report.json", 0)
-    assert not report.ask(Question("late", [PYTHON, "-c", "raise SystemExit(3)"], 30))
-    assert json.loads((tmp_path / "report.json").read_text())["not_run"] == {
-        "late": "no time was left"
-    }
-
-
-@pytest.mark.parametrize("short", [False, True])
-def test_every_benchmark_is_one_that_the_command_takes(tmp_path: Path, short: bool) -> None:
+def test_every_benchmark_is_one_that_the_command_takes(tmp_path: Path) -> None:
     kernels = {"old": tmp_path / "old.fatbin"}
-    made = questions(Setting(PYTHON, tmp_path, None, kernels, {"A": "b"}, short=short))
+    made = questions(Setting(PYTHON, tmp_path, None, kernels, {"A": "b"}, short=False))
     assert len({question.name for question in made}) == len(made)
     assert all(question.env["A"] == "b" for question in made)
     benches = [question for question in made if question.rows is not None]
@@ -156,16 +150,6 @@ def test_the_tables_have_a_line_for_each_column() -> None:
     ]
     assert "| all_gather_v, 2 ranks, us | 1 KiB |" in lines
     assert "| type 2, 8 ranks, M = 1024, graph | 1.200 | - | 1.000 | 1.20 |" in lines
-
-
-def test_the_command_says_what_it_takes() -> None:
-    words = [PYTHON, str(HERE)]
-    done = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=patience(30))
-    assert "bench/gpu_first_run pack" in done.stdout
-    bad = [*words, "pack", "--kernels", "old"]
-    done = subprocess.run(bad, capture_output=True, text=True, timeout=patience(30))
-    assert done.returncode == 2
-    assert "NAME=FILE is needed, of a file that exists, got 'old'" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")

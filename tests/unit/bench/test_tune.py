@@ -1,8 +1,7 @@
-"""`collops tune`: runs, what is printed and written, refusals, failures."""
+"""`collops tune`: runs, what is printed and written, failures; the size that it chooses."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -18,12 +17,13 @@ from collops.bench.command import disturbed
 from collops.bench.launch import RanksFailedError
 from collops.bench.operators import load
 from collops.bench.peers.mpi_launcher import Mpi
+from collops.bench.tune import Timed, choose
 from collops.cli import main
 from collops.core import core, usable_cores
 from tests import programs
 
 ROW = re.compile(r"\| +(\d) \| +(\w+) \| +([\d.]+) \| +([\d.]+) \| +([12]) steps? by ([\d.]+) \|")
-SIZES = "import collops.core, json; print(json.dumps(collops.core.core().tuned_sizes()))"
+TABLE = "import collops.core, json; print(json.dumps(collops.core.core().tuned_sizes()))"
 
 
 def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> No
     assert re.fullmatch(line, lines[-1])
     assert path.read_text().splitlines()[-1] == f"export {lines[-1]}"
     shell = programs.run(
-        ["sh", "-c", f". '{path}' && exec '{sys.executable}' -c '{SIZES}'"], capture_output=True
+        ["sh", "-c", f". '{path}' && exec '{sys.executable}' -c '{TABLE}'"], capture_output=True
     )
     found = {name: now for name, _, now, _ in json.loads(shell.stdout)}
     text = dict(pair.split("=") for pair in lines[-1].partition("=")[2].split(","))
@@ -81,7 +81,6 @@ def planted(crossings: dict[int, int], differ: bool = False, spread: float = 1.5
     [
         ("2,4", "", "all_reduce_one_step_2=512k,all_reduce_one_step=16k"),
         ("2", "", "all_reduce_one_step_2=512k"),
-        ("3,4", "", "all_reduce_one_step=16k"),
         # What is set already and was not measured stays set; the line replaces the variable.
         ("4", "streamed_output=3m", "all_reduce_one_step=16k,streamed_output=3m"),
         (
@@ -160,29 +159,6 @@ def test_ranks_beyond_a_cpu_quota_share_cores(
     assert [bool(mpi.variables(ranks)) for ranks in (1, 2)] == [False, True]
 
 
-class Terminal(io.StringIO):
-    """A standard error that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_shows_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr("collops.terminal._EVERY_S", 0.0)
-    monkeypatch.setattr(command, "launch", planted({2: 0, 3: 0}))
-    assert command.main(["--quick", "--ranks", "2,3,2"]) == 0
-    lines = [text for text in terminal.getvalue().replace("\x1b[K", "").split("\r") if text]
-    drawn = [line.partition("] ")[2] for line in lines]
-    wanted = [f"{ranks} ranks, {size}" for ranks in (2, 3) for size in ("16k", "64k", "256k", "1m")]
-    assert list(dict.fromkeys(drawn)) == [f"{i}/8, {text}" for i, text in enumerate(wanted)]
-    assert terminal.getvalue().endswith("\r\x1b[K")
-    assert capsys.readouterr().out.count("2 steps by 1.50") == 8
-
-
 def test_results_that_differ_and_ranks_that_fail_are_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,28 +168,30 @@ def test_results_that_differ_and_ranks_that_fail_are_status_1(
     assert "2 ranks, 1k: a result is wrong" in shown.err
     assert "COLLOPS_TUNING" not in shown.out
 
-    def fail(*_: Any, **__: Any) -> Iterator[dict[str, Any]]:
-        raise RanksFailedError("rank 1 is gone")
+    for error, status, said in (
+        (RanksFailedError("rank 1 is gone"), 1, "the ranks failed:\nrank 1 is gone"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ):
+        monkeypatch.setattr(command, "launch", raising(error))
+        assert command.main(["--ranks", "2"]) == status
+        assert capsys.readouterr().err == f"collops tune: {said}\n"
+
+
+def raising(error: BaseException) -> Any:
+    def launch(*_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        raise error
         yield {}
 
-    monkeypatch.setattr(command, "launch", fail)
-    assert command.main(["--ranks", "2"]) == 1
-    assert capsys.readouterr().err == "collops tune: the ranks failed:\nrank 1 is gone\n"
+    return launch
 
 
 @pytest.mark.parametrize(
     ("arguments", "env", "message"),
     [
         ("--ranks 1", {}, "--ranks 1: at least 2 are needed"),
-        ("--ranks 2,x", {}, "--ranks: a whole number of 1 or more is needed, got 'x'"),
-        ("--sizes 1k", {}, "unrecognized arguments: --sizes 1k"),
         ("--output /nowhere/tuning.sh", {}, "/nowhere/tuning.sh"),
         ("--quick", {"COLLOPS_TUNING": "chunk=1"}, '"chunk" is unknown; the sizes are'),
-        (
-            "--quick",
-            {"COLLOPS_NUM_THREADS": "0"},
-            "COLLOPS_NUM_THREADS must be a whole number of 1",
-        ),
+        ("--quick", {"COLLOPS_NUM_THREADS": "0"}, "COLLOPS_NUM_THREADS must be a whole number of"),
     ],
 )
 def test_a_wrong_value_is_one_clear_line(arguments: str, env: dict[str, str], message: str) -> None:
@@ -224,25 +202,54 @@ def test_a_wrong_value_is_one_clear_line(arguments: str, env: dict[str, str], me
     assert done.stderr.count("\n") == 1
 
 
-def test_only_the_two_ways_are_measured_and_for_a_limited_time() -> None:
-    request = command._request(2, (16 << 10, 64 << 10), 5)
-    assert (request.own, request.alone) == (("1 step plain", "2 steps plain"), True)
-    assert request.most_s == 1.0
+SIZES = tuple(1 << bits for bits in range(10, 22))
+K = 1 << 10
 
 
-def test_the_command_is_listed() -> None:
-    done = programs.run_forked(main, ["--help"])
-    assert re.search(r"^ +tune +measure ", done.stdout, re.MULTILINE)
-    done = programs.run_forked(main, ["tune", "--help"])
-    assert done.returncode == 0
-    for word in ("--ranks 2,4", "--output FILE", "--quick", "Exit status"):
-        assert word in done.stdout
+def table(ratios: list[float], one_us: float = 10.0) -> list[Timed]:
+    """Times whose two steps take these multiples of one step, from 1 KiB on."""
+    return [
+        Timed(size, one_us, one_us * ratio)
+        for size, ratio in zip(SIZES[: len(ratios)], ratios, strict=True)
+    ]
 
 
-def test_ctrl_c_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **__: Any) -> Iterator[dict[str, Any]]:
-        raise KeyboardInterrupt
-        yield {}
+FASTER, SLOWER = 1.08, 1 / 1.08  # one step against two
 
-    monkeypatch.setattr(command, "launch", interrupted)
-    assert command.main(["--ranks", "2"]) == 130
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ([FASTER] * 4 + [SLOWER] * 4, 8 * K),
+        ([1.5, 1.3, 1.1, 1.02, 0.98, 0.9, 0.7], 8 * K),
+        ([FASTER] * 8, SIZES[7]),  # always one step, as far as was measured
+        ([SLOWER] * 8, 0),  # never one step
+        # One size was disturbed, by far: its neighbours outweigh it.
+        ([FASTER, FASTER, 0.1, FASTER, FASTER, SLOWER, SLOWER, SLOWER], 16 * K),
+        ([FASTER, FASTER, FASTER, SLOWER, SLOWER, SLOWER, 90], 4 * K),
+        ([FASTER], K),
+    ],
+)
+def test_the_crossing_is_found(ratios: list[float], expected: int) -> None:
+    for now in (0, 1 << 40, expected):
+        found = choose(table(ratios), now)
+        unmeasured = expected == SIZES[len(ratios) - 1] and now > expected
+        assert found == (now if unmeasured else expected)
+
+
+@pytest.mark.parametrize("now", [0, 300, 2 * K, 3 * K, 1 << 40])
+def test_what_nothing_measured_can_improve_stays(now: int) -> None:
+    assert choose(table([1.0] * 8), now) == now
+    assert choose([], now) == now
+
+
+@pytest.mark.parametrize(("now", "expected"), [(0, K), (5 * K, 5 * K), (1 << 30, 8 * K)])
+def test_of_several_best_sizes_the_nearest_is_taken(now: int, expected: int) -> None:
+    assert choose(table([FASTER, 1.0, 1.0, 1.0, SLOWER, SLOWER]), now) == expected
+
+
+def test_several_numbers_of_ranks_choose_one_size_together() -> None:
+    three, four = [FASTER, FASTER, FASTER, SLOWER], [FASTER, 0.97, 0.95, SLOWER]
+    assert choose(table(three), 0) == 4 * K
+    assert choose(table(four), 0) == K
+    assert choose(table(three) + table(four), 0) == choose(table(four) + table(three), 0) == 4 * K

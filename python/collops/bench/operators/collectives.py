@@ -20,7 +20,6 @@ class _Gathers(CollectiveVariants):
     ucx = (Algorithm("direct", "a block crosses once to each other host, whose ranks share it"),)
 
     def x_rows(self, rank: int) -> int:
-        """Elements of a rank's block."""
         return self.counts[rank]
 
     def parts(self) -> list[Part]:
@@ -38,7 +37,6 @@ class AllGather(_Gathers):
     name = "all_gather"
 
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
-        """comm.all_gather()."""
         return partial(comm.all_gather, self.element.numbers(x), self.element.numbers(result))
 
 
@@ -80,7 +78,6 @@ class ReduceScatter(_Scatters):
     name = "reduce_scatter"
 
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
-        """comm.reduce_scatter()."""
         numbers = self.element.numbers
         return partial(comm.reduce_scatter, numbers(x), "sum", numbers(result))
 
@@ -119,7 +116,6 @@ class AllToAll(_Exchanges):
     name = "all_to_all"
 
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
-        """The call of the operator."""
         return self.operation(comm, collops.AllToAllParam, [self.element.numbers(x)], result)
 
 
@@ -166,7 +162,6 @@ class AllReduce(CollectiveVariants):
         return ONE_STEP if self.point.size <= now[size_for(self.size)] else TWO_STEPS
 
     def expected(self) -> Bits | None:
-        """The sum."""
         every = tuple((rank, 0) for rank in range(self.size))
         return self.made_of([Part(0, sum(self.counts), every)])
 
@@ -200,11 +195,9 @@ class Broadcast(CollectiveVariants):
     ucx = (Algorithm("direct", "it crosses once to each other host, whose ranks share it"),)
 
     def result_rows(self) -> int:
-        """Elements of the vector."""
         return sum(self.counts)
 
     def expected(self) -> Bits:
-        """Rank 0's vector."""
         return self.x_of(0)
 
     def buffers(self, comm: Any = None) -> tuple[Bits | None, Bits, Bits | None]:
@@ -220,7 +213,6 @@ class Broadcast(CollectiveVariants):
         return [] if self.rank == 0 else [Part(0, sum(self.counts), ((0, 0),))]
 
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
-        """comm.broadcast()."""
         return partial(comm.broadcast, self.element.numbers(x), 0)
 
 
@@ -232,7 +224,6 @@ class SendRecv(CollectiveVariants):
     ucx = (Algorithm("direct", "a message to another host crosses by UCX, else as on shm"),)
 
     def parts(self) -> list[Part]:
-        """The message of the rank before."""
         return [Part(0, sum(self.counts), ((self.before, 0),))]
 
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
@@ -257,7 +248,6 @@ class Barrier(CollectiveVariants):
     )
 
     def parts(self) -> list[Part]:
-        """Nothing."""
         return []
 
     def buffers(self, comm: Any = None) -> tuple[Bits | None, Bits, Bits | None]:
@@ -265,7 +255,6 @@ class Barrier(CollectiveVariants):
         return None, self.element.matrix(0, 1), None
 
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
-        """comm.barrier()."""
         call: Run = comm.barrier
         return call
 

@@ -100,7 +100,6 @@ class LinearParallel(Operator):
     }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the options of this benchmark."""
         add = parser.add_argument
         add("--type", type=lambda text: words(text, _TYPES), metavar="1,2,4", help="ATB's types")
         add(
@@ -131,11 +130,6 @@ class LinearParallel(Operator):
             options.own, options.peers = _SWEPT, ()
 
     def points(self, options: argparse.Namespace) -> list[Point]:
-        """The points in the order of the tables.
-
-        Raises:
-            ValueError: the arguments do not fit together.
-        """
         usual = _QUICK_SHAPES if options.quick else SHAPES
         shapes = _swept(options) if options.sweep else options.shapes or usual
         return [
@@ -175,7 +169,6 @@ class LinearParallel(Operator):
         return row
 
     def text(self, rows: list[Row]) -> str:
-        """All variants of one point of one launch."""
         first = rows[0]
         said = (
             f"Rows {first['gather_rows']} gathered, {first['scatter_rows']} scattered; {{}}; "

@@ -61,17 +61,14 @@ class LinearPoint(Point):
 
     @property
     def ranks(self) -> int:
-        """The number of ranks."""
         return self.grid[0] * self.grid[1]
 
     @property
     def title(self) -> str:
-        """The name of the point in notes."""
         shape = ",".join(map(str, self.shape))
         return f"type {self.type}, {self.grid[0]}x{self.grid[1]} ranks, {self.dtype}, {shape}"
 
     def describe(self) -> dict[str, Any]:
-        """The parameters of the point, for every row."""
         gather, scatter = Groups.of(self, 0)
         return {
             "type": self.type,
@@ -122,7 +119,6 @@ class LinearVariants(Variants):
         self.element.fill(self.weight, (self.seed, self.work.rank, _WEIGHT), 2 / 3)
 
     def own(self, key: str) -> Variant:
-        """The variant of collops of that name, planned but not yet run."""
         if key == "unfused":
             return self.by_calls(key, of_collops(self))
         others: dict[str, Maker] = {"read": self._read, "peak": self._peak}
@@ -131,7 +127,6 @@ class LinearVariants(Variants):
         return others.get(key, partial(self._operator, key))()
 
     def others(self) -> Iterator[tuple[str, Maker]]:
-        """The name of each variant of another library, and the function that makes it."""
         if NCCL in self.peers.wanted and self.place.backend not in ("", NCCL):
             yield NCCL, partial(self._operator, NCCL, NCCL)
         if self.peers.torch is not None:

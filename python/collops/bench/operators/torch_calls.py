@@ -73,19 +73,12 @@ GPT = {"width": 192, "blocks": 3, "words": 256, "length": 64}
 
 @dataclass(frozen=True)
 class TorchPoint:
-    """One call in one way with tensors of one size.
-
-    Attributes:
-        call: one of CALLS.
-        way: one of its WAYS, of ATTENTION_WAYS or of SEQUENCES.
-        size: bytes of each rank's input, of float32, and at most 4 MiB of dp_attention's; 0 for a
-            barrier; those of all parameters for a call that trains.
-    """
+    """One of CALLS in one way with tensors of one size."""
 
     ranks: int
     call: str
-    way: str
-    size: int
+    way: str  # of WAYS, ATTENTION_WAYS or SEQUENCES
+    size: int  # bytes of each rank's input; 0: a barrier; those of all parameters where it trains
 
     @property
     def title(self) -> str:
@@ -105,7 +98,6 @@ class TorchCalls(Operator):
     iterations, dtypes, plotted = (11, 3), (), "draw the times by size"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the options of this benchmark."""
         add = parser.add_argument
         add("--ranks", type=count, default=2, metavar="N", help="ranks of this host (2)")
         add(
@@ -130,11 +122,6 @@ class TorchCalls(Operator):
         )
 
     def points(self, options: argparse.Namespace) -> tuple[TorchPoint, ...]:
-        """Every call in every way that torch has for it, with every size.
-
-        Raises:
-            ValueError: torch has no such call, or is not there.
-        """
         sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
         points = points_of(options.ranks, options.calls, options.ways, sizes)
         if not points:
@@ -148,17 +135,14 @@ class TorchCalls(Operator):
         return points
 
     def measure(self, request: Request, store: str) -> Iterator[Row]:
-        """The lines of rank 0: both groups are made by torch.distributed."""
         lines: Iterator[Row] = _with_torch().measure_points(request, store)
         return lines
 
     def rows(self, record: Row) -> list[Row]:
-        """One row for a point."""
         return [row_of(record)]
 
     def text(self, rows: list[Row]) -> str:
         """Nothing: the table is one of all points."""
-        del rows
         return ""
 
     def summary(self, points: list[list[Row]]) -> str:
@@ -170,11 +154,9 @@ class TorchCalls(Operator):
         return f"{table}\n\nMPI: not measured{why}"
 
     def spread(self, row: Row) -> float:
-        """How far collops's times are apart."""
         return float(row["spread"])
 
     def is_wrong(self, row: Row) -> bool:
-        """Whether the results differ."""
         return not row["equal"]
 
     def save_plot(self, path: Path, points: list[list[Row]]) -> None:

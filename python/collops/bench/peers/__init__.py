@@ -15,14 +15,9 @@ LINK_PEERS = ("ucx_perftest", "iperf3")
 
 
 class Peers:
-    """torch, gloo and MPI as far as they were asked for and are installed.
+    """torch, gloo and MPI as far as a request wants them and they are installed.
 
-    Args:
-        request: the wanted libraries, and the MPI that started this rank.
-        operator: the measured operator.
-        store: URL at which gloo's ranks meet, as torch.distributed takes it.
-        rank: this rank.
-        size: number of ranks.
+    gloo's ranks meet at the URL `store`, as torch.distributed takes it.
     """
 
     def __init__(

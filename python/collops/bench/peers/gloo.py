@@ -45,13 +45,7 @@ def add(first: Any, others: Sequence[Any], out: Any) -> Callable[[], object]:
 
 
 class Gloo:
-    """Uneven collectives on torch.distributed's gloo, in two variants.
-
-    Args:
-        store: URL at which the ranks meet, such as file:// and a file that does not exist yet.
-        rank: this rank.
-        size: number of ranks.
-    """
+    """Uneven collectives on torch.distributed's gloo, in two variants."""
 
     WAYS = ("isend_irecv", "all_to_all")
 
@@ -103,18 +97,20 @@ class Gloo:
         flat = got.view(-1), product.view(-1), taken, own.counts(n)
         return partial(dist.all_to_all_single, *flat, group=handle), list(got)
 
-    def collective(self, own: Any) -> Iterator[tuple[str, str, Any]]:
+    def collective(self, own: Any) -> Ways:
         """The ways to make a collective: key, label, and the steps of an x and a result."""
-        make = {
-            "all_reduce": self._all_reduce,
-            "barrier": self._barrier,
-            "broadcast": self._broadcast,
-            "send_recv": self._send_recv,
-            **dict.fromkeys(("all_gather", "all_gather_v"), self._gathers),
-            **dict.fromkeys(("reduce_scatter", "reduce_scatter_v"), self._scatters),
-            **dict.fromkeys(("all_to_all", "all_to_all_v"), self._swap),
-        }
-        yield from make[own.name](own, self.group([own.group.ranks], own.group))
+        handle = self.group([own.group.ranks], own.group)
+        if own.name.startswith("all_gather"):
+            yield from self._gathers(own, handle)
+        elif own.name.startswith("reduce_scatter"):
+            yield from self._scatters(own, handle)
+        else:
+            name = own.name.removesuffix("_v")  # the parts are as long on every rank
+
+            def steps(x: Any, out: Any) -> list[Step]:
+                return _steps(name, own, handle, own.element.flat(x), own.element.flat(out))
+
+            yield "gloo", _LABELS[name], steps
 
     def _gathers(self, own: Any, handle: Any) -> Ways:
         """all_gather of blocks that are padded to one length, and what moves blocks as they are."""
@@ -156,49 +152,41 @@ class Gloo:
         for way in self.WAYS:
             yield f"gloo_{way}", f"gloo {way}, torch.add", partial(added, way)
 
-    def _swap(self, own: Any, handle: Any) -> Ways:
-        """all_to_all_single of parts that are as long on every rank."""
-        flat, taken = own.element.flat, [own.group.own_rows] * own.size
 
-        def steps(x: Any, out: Any) -> list[Step]:
-            given = flat(out), flat(x), taken, list(own.counts)
-            return [("move", partial(dist.all_to_all_single, *given, group=handle))]
+_LABELS = {
+    "all_reduce": "gloo all_reduce of a copy",
+    "all_to_all": "gloo all_to_all_single",
+    "barrier": "gloo barrier",
+    "broadcast": "gloo broadcast",
+    "send_recv": "gloo isend, irecv",
+}
 
-        yield "gloo", "gloo all_to_all_single", steps
 
-    def _all_reduce(self, own: Any, handle: Any) -> Ways:
-        def steps(x: Any, out: Any) -> list[Step]:
-            given, got = own.element.flat(x), own.element.flat(out)
-            move = partial(dist.all_reduce, got, group=handle)
-            return [("copy", partial(got.copy_, given)), ("move", move)]
+def _steps(name: str, own: Any, handle: Any, x: Any, out: Any) -> list[Step]:
+    """The steps of a call that torch has in one way."""
+    if name == "all_reduce":
+        move = partial(dist.all_reduce, out, group=handle)
+        return [("copy", partial(out.copy_, x)), ("move", move)]
+    taken = [own.group.own_rows] * own.size
+    calls: dict[str, Callable[[], object]] = {
+        "all_to_all": partial(
+            dist.all_to_all_single, out, x, taken, list(own.counts), group=handle
+        ),
+        "barrier": partial(dist.barrier, group=handle),
+        "broadcast": partial(dist.broadcast, x, 0, group=handle),
+        "send_recv": partial(_pass_on, own, handle, x, out),
+    }
+    return [("move", calls[name])]
 
-        yield "gloo", "gloo all_reduce of a copy", steps
 
-    def _broadcast(self, own: Any, handle: Any) -> Ways:
-        def steps(x: Any, _: Any) -> list[Step]:
-            return [("move", partial(dist.broadcast, own.element.flat(x), 0, group=handle))]
-
-        yield "gloo", "gloo broadcast", steps
-
-    def _send_recv(self, own: Any, handle: Any) -> Ways:
-        def steps(x: Any, out: Any) -> list[Step]:
-            given, got = own.element.flat(x), own.element.flat(out)
-
-            def run() -> None:
-                waits = [
-                    dist.irecv(got, own.before, group=handle),
-                    dist.isend(given, own.after, group=handle),
-                ]
-                for wait in waits:
-                    wait.wait()
-
-            return [("move", run)]
-
-        yield "gloo", "gloo isend, irecv", steps
-
-    def _barrier(self, own: Any, handle: Any) -> Ways:
-        del own
-        yield "gloo", "gloo barrier", lambda x, _: [("move", partial(dist.barrier, group=handle))]
+def _pass_on(own: Any, handle: Any, x: Any, out: Any) -> None:
+    """Sends x to the next rank, and receives from the one before."""
+    waits = [
+        dist.irecv(out, own.before, group=handle),
+        dist.isend(x, own.after, group=handle),
+    ]
+    for wait in waits:
+        wait.wait()
 
 
 def _padded(x: Any, out: Any, counts: Sequence[int], handle: Any) -> list[Step]:

@@ -8,19 +8,20 @@ import math
 import os
 import shutil
 import socket
-import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from collops.bench.hosts import Hosts, own_device
 from collops.bench.measure import Maker, Variant
+from collops.launch.programs import Programs
 
 # What loads the link between hosts with bytes of its own. LATENCY is the time of one message.
 EXCHANGE, ONE_WAY, LATENCY, IPERF = LINK = ("exchange", "ucx_tag_bw", "ucx_tag_lat", "iperf3")
@@ -34,19 +35,12 @@ _LISTENS = "0A"  # a state in /proc/net/tcp
 
 @dataclass(frozen=True)
 class LinkProgram:
-    """A program of which one copy serves and another one, on another host, calls it.
+    """A program of which one copy serves and another one, on another host, calls it."""
 
-    Attributes:
-        serve: the server's words, from its address and port.
-        call: the client's words, from the same.
-        environment: variables of both.
-        seconds: the seconds of one message, from what the client prints.
-    """
-
-    serve: Callable[[str, int], list[str]]
-    call: Callable[[str, int], list[str]]
-    environment: Mapping[str, str]
-    seconds: Callable[[str], float]
+    serve: Callable[[str, int], list[str]]  # the server's words, from its address and port
+    call: Callable[[str, int], list[str]]  # the client's words, from the same
+    environment: Mapping[str, str]  # of both
+    seconds: Callable[[str], float]  # of one message, from what the client prints
 
 
 def ucx_perftest(test: str, size: int) -> LinkProgram | str:
@@ -132,29 +126,24 @@ class Link:
     def _try(self, program: LinkProgram) -> float:
         rank, caller = self.work.rank, self.hosts.ranks(1)[0]
         host = os.environ.get("MASTER_ADDR", "")
-        server, found, problem = None, 0.0, ""
-        try:
-            port = 0
-            if rank == 0:
-                port = _free_port(host)
-                server = self._start(program.serve(host, port), program)
-                _await_listener(server, port)
-        except (OSError, RuntimeError) as error:
-            port, problem = 0, str(error)
-        failed = True
-        try:
+        port, found, problem = 0, 0.0, ""
+        with ExitStack() as server:
+            try:
+                if rank == 0:
+                    free, said = _free_port(host), server.enter_context(tempfile.TemporaryFile("w"))
+                    started = self._start(program.serve(host, free), program, said)
+                    _await_listener(server.enter_context(started), free)
+                    port = free
+            except (OSError, RuntimeError) as error:
+                problem = str(error)
             port = int(self._told(float(port), 0))
             try:
                 if rank == caller and port:
                     found = program.seconds(self._run(program.call(host, port), program))
             except (OSError, RuntimeError, ArithmeticError, LookupError, ValueError) as error:
                 found, problem = math.nan, str(error)
-            failed = port == 0 or math.isnan(self._told(found, caller))
-        finally:
-            if server is not None:
-                _end(server, 0.0 if failed else _LIMIT_S)
-        if failed:
-            raise RuntimeError(problem or "it failed on another rank")
+            if port == 0 or math.isnan(self._told(found, caller)):
+                raise RuntimeError(problem or "it failed on another rank")
         return found
 
     def _told(self, value: float, by: int) -> float:
@@ -162,30 +151,25 @@ class Link:
         return float(self.work.all_gatherv(np.array([value]), [1] * self.work.size)[by])
 
     def _run(self, words: list[str], program: LinkProgram) -> str:
-        process = self._start(words, program)
-        try:
-            text, _ = process.communicate(timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"{words[0]} did not end in {_LIMIT_S:g} s") from None
-        finally:
-            _end(process, 0.0)
-        if process.returncode != 0:
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as output,
+            self._start(words, program, output) as client,
+        ):
+            [status] = client.wait(_LIMIT_S)
+            output.seek(0)
+            text = output.read()
+            if status is None:
+                raise RuntimeError(f"{words[0]} did not end in {_LIMIT_S:g} s")
+        if status != 0:
             said = (text.strip().splitlines() or ["-"])[-1]
-            raise RuntimeError(f"{words[0]} ended with status {process.returncode}: {said}")
+            raise RuntimeError(f"{words[0]} ended with status {status}: {said}")
         return text
 
-    def _start(self, words: list[str], program: LinkProgram) -> subprocess.Popen[str]:
+    def _start(self, words: list[str], program: LinkProgram, output: IO[str]) -> Programs:
         pinned = os.sched_getaffinity(0)
         os.sched_setaffinity(0, self.cores or pinned)  # which the program inherits
         try:
-            return subprocess.Popen(
-                words,
-                env={**os.environ, **program.environment},
-                text=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
+            return Programs([(words, {**os.environ, **program.environment})], output)
         finally:
             os.sched_setaffinity(0, pinned)
 
@@ -198,12 +182,13 @@ def _free_port(host: str) -> int:
         return port
 
 
-def _await_listener(server: subprocess.Popen[str], port: int) -> None:
+def _await_listener(server: Programs, port: int) -> None:
     """Waits until a socket of this network listens on the port."""
     deadline = time.monotonic() + _LIMIT_S
     while not _is_listened(port):
-        if server.poll() is not None:
-            raise RuntimeError(f"the server ended with status {server.returncode}")
+        [status] = server.wait(0.0)
+        if status is not None:
+            raise RuntimeError(f"the server ended with status {status}")
         if time.monotonic() > deadline:
             raise RuntimeError(f"the server did not listen in {_LIMIT_S:g} s")
         time.sleep(_LOOK_S)
@@ -217,17 +202,6 @@ def _is_listened(port: int) -> bool:
             if words[3] == _LISTENS and int(words[1].rpartition(":")[2], 16) == port:
                 return True
     return False
-
-
-def _end(process: subprocess.Popen[str], patience_s: float) -> None:
-    """Waits a while, then ends the process; its output is dropped."""
-    try:
-        process.communicate(timeout=patience_s or 0.001)
-    except (subprocess.TimeoutExpired, ValueError):
-        process.kill()
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def link_variants(own: Any, block_bytes: int) -> Iterator[tuple[str, Maker]]:

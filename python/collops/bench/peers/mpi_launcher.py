@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from collops.core import usable_cores
+from collops.launch.programs import answers
 
 _ASK_S = 20
 
@@ -82,17 +82,12 @@ def _with(program: str, prefix: Path) -> Mpi:
 def _name(program: str, environment: dict[str, str]) -> str:
     """The library's name, as the program prints it."""
     try:
-        done = subprocess.run(
-            [program, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=_ASK_S,
-            check=False,
-            env={**os.environ, **environment},
-        )
-    except (OSError, subprocess.TimeoutExpired) as problem:
+        [answer] = answers([([program, "--version"], {**os.environ, **environment})], _ASK_S)
+    except OSError as problem:
         raise ValueError(f"--mpi: {program} --version: {problem}") from None
-    said = done.stdout + done.stderr
+    if answer.status is None:
+        raise ValueError(f"--mpi: {program} --version: did not end within {_ASK_S} s")
+    said = answer.out + answer.err
     if "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower():
         return "Open MPI"
     if "Intel" in said:

@@ -7,9 +7,7 @@ import importlib.metadata
 import json
 import os
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from collops.bench.measure import milliseconds_of
 from collops.bench.operator import OnGpu, Point, Request, Row
 from collops.bench.peers import TORCH_NCCL, TORCH_SYMM
 from collops.launch.environment import own_environment
+from collops.launch.programs import Answer, answers
 
 _PROGRAM = [sys.executable, "-m", "collops.bench.torch.gpu_baseline"]
 _LABELS = {
@@ -106,36 +105,19 @@ def run_ranks(
         "NCCL_MAX_CTAS": os.environ.get("NCCL_MAX_CTAS", "16"),
     }
     words = [*program, json.dumps(call)]
-    started = [
-        subprocess.Popen(
-            words,
-            env=own_environment({**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    deadline = time.monotonic() + limit_s
-    try:
-        return [_told(process, deadline, limit_s) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
+    own = [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    commands = [(words, own_environment(variables)) for variables in own]
+    return [_told(answer, limit_s) for answer in answers(commands, limit_s)]
 
 
-def _told(process: subprocess.Popen[str], deadline: float, limit_s: float) -> dict[str, Any]:
-    try:
-        out, err = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
-    except subprocess.TimeoutExpired:
+def _told(answer: Answer, limit_s: float) -> dict[str, Any]:
+    if answer.status is None:
         return {"reason": f"torch did not end within {limit_s:g} s"}
-    for line in reversed(out.splitlines()):
+    for line in reversed(answer.out.splitlines()):
         with contextlib.suppress(ValueError):
             told: dict[str, Any] = json.loads(line)
             return told
-    last = (err.strip().splitlines() or [f"status {process.returncode}"])[-1]
+    last = (answer.err.strip().splitlines() or [f"status {answer.status}"])[-1]
     return {"reason": f"torch failed: {last}"}
 
 

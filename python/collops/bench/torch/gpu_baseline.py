@@ -68,7 +68,6 @@ def prepare(call: dict[str, Any], rank: int, size: int, device: torch.device) ->
 
 
 def _gather(call: dict[str, Any], rank: int, size: int, device: torch.device) -> Run:
-    del size
     counts, dtype = call["counts"], getattr(torch, call["dtype"])
     x = torch.ones(counts[rank], dtype=dtype, device=device)
     parts = list(torch.empty(sum(counts), dtype=dtype, device=device).split(counts))
@@ -76,7 +75,6 @@ def _gather(call: dict[str, Any], rank: int, size: int, device: torch.device) ->
 
 
 def _scatter(call: dict[str, Any], rank: int, size: int, device: torch.device) -> Run:
-    del size
     counts, dtype = call["counts"], getattr(torch, call["dtype"])
     parts = list(torch.ones(sum(counts), dtype=dtype, device=device).split(counts))
     out = torch.empty(counts[rank], dtype=dtype, device=device)

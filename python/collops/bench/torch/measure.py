@@ -170,29 +170,21 @@ def _plain(name: str, group: Any, t: Tensors) -> tuple[Callable[..., Any], Step]
     x, every, part, like = t.x, t.every, t.part, t.like
     everys, parts = t.rows(every), t.rows(x)
     roots, given = t.of_root(every), t.of_root(x)
-    calls: dict[str, tuple[Callable[..., Any], Any]] = {
-        "all_reduce": (lambda **how: dist.all_reduce(like, group=group, **how), like),
-        "broadcast": (lambda **how: dist.broadcast(like, 0, group=group, **how), like),
-        "reduce": (lambda **how: dist.reduce(like, 0, group=group, **how), like),
-        "all_gather": (lambda **how: dist.all_gather(everys, x, group=group, **how), every),
-        "all_gather_single": (lambda **how: all_gather_single(every, x, group=group, **how), every),
-        "reduce_scatter": (
-            lambda **how: dist.reduce_scatter(part, parts, group=group, **how),
-            part,
-        ),
-        "reduce_scatter_single": (
-            lambda **how: reduce_scatter_single(part, x, group=group, **how),
-            part,
-        ),
-        "all_to_all_single": (
-            lambda **how: dist.all_to_all_single(like, x, group=group, **how),
-            like,
-        ),
-        "gather": (lambda **how: dist.gather(x, roots, 0, group=group, **how), every),
-        "scatter": (lambda **how: dist.scatter(part, given, 0, group=group, **how), part),
-        "barrier": (lambda **how: dist.barrier(group=group, **how), like),
+    calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
+        "all_reduce": (dist.all_reduce, (like,), like),
+        "broadcast": (dist.broadcast, (like, 0), like),
+        "reduce": (dist.reduce, (like, 0), like),
+        "all_gather": (dist.all_gather, (everys, x), every),
+        "all_gather_single": (all_gather_single, (every, x), every),
+        "reduce_scatter": (dist.reduce_scatter, (part, parts), part),
+        "reduce_scatter_single": (reduce_scatter_single, (part, x), part),
+        "all_to_all_single": (dist.all_to_all_single, (like, x), like),
+        "gather": (dist.gather, (x, roots, 0), every),
+        "scatter": (dist.scatter, (part, given, 0), part),
+        "barrier": (dist.barrier, (), like),
     }
-    call, out = calls[name]
+    function, tensors, out = calls[name]
+    call = partial(function, *tensors, group=group)
     # A tensor that is input and output begins with this rank's values.
     if name in ("all_reduce", "broadcast", "reduce"):
         like.copy_(x)
