@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from collops.golden.operators import rooted_collectives
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
-# Rank r of `sizes` ranks has so many elements.
-UNEVEN = {2: [3, 5], 3: [4, 0, 7], 4: [2, 9, 0, 5], 8: [1, 0, 3, 2, 17, 0, 4, 5]}
+BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
 
 
 class Word:
@@ -49,43 +50,50 @@ def begins(sizes: Sequence[int]) -> Any:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
-def run(op: collops.Operation, gpu: Any, inputs: list[Any], out: Any, stream: Any = None) -> Any:
-    """Both phases of an operation, and the output's values."""
-    workspace_bytes = op.get_workspace_size(inputs, [out])
-    workspace = gpu.poisoned((workspace_bytes,), gpu.tensor(np.zeros(1, np.uint8)))
-    op.execute(inputs, [out], workspace, stream=stream)
-    return gpu.array(out) if stream is None else gpu.array_on(stream, out)
-
-
 def reduced(parts: Sequence[Any], op: str) -> Any:
     """The reduction in rank order, by golden."""
     return rooted_collectives.reduce(list(parts), op)
 
 
-def scatter(
-    op: collops.Operation, gpu: Any, rank: int, sizes: list[int], dtype: str, rows: int = 0
-) -> Any:
-    """One ReduceScatterV whose x is a column; `rows`: of the output, more than it receives."""
+def start(gpu: Any, backend: str, rank: int, ranks: int, name: str = "group") -> Any:
+    """A rank's communicator, on the GPU of its number."""
+    gpu.choose(rank)
+    assert gpu.cuda is not None  # makes the context current
+    return collops.init(rank, ranks, backend=backend, comm_domain=name, timeout_s=patience(60))
+
+
+def gather(comm: Any, gpu: Any, rank: int, sizes: Sequence[int] = (), count: int = 3) -> Any:
+    """The output of an all_gatherv of `count` numbers of each rank, or so many as it says."""
+    sizes = list(sizes) or [count] * comm.size
+    x = gpu.tensor(numbers(rank, count, "float32"))
+    out = gpu.poisoned((sum(sizes),), x)
+    comm.all_gatherv(x, sizes, out=out)
+    return out
+
+
+def scatter(op: collops.Operation, gpu: Any, rank: int, sizes: list[int], dtype: str) -> Any:
+    """The result of one ReduceScatterV whose x is a column."""
     x = gpu.tensor(numbers(rank, sum(sizes), dtype).reshape(-1, 1))
-    counts, displs = np.array(sizes, np.int64), begins(sizes)
-    own = max(rows, sizes[rank])
-    y = np.empty(own, np.float16)
+    counts, own = np.array(sizes, np.int64), sizes[rank]
     out = gpu.poisoned((own, 1), x)
-    return run(op, gpu, [x, counts, displs, counts[rank : rank + 1], y], out)[:, 0]
+    inputs = [x, counts, begins(sizes), counts[rank : rank + 1], np.empty(own, np.float16)]
+    size = op.get_workspace_size(inputs, [out])
+    op.execute(inputs, [out], gpu.poisoned((size,), gpu.tensor(np.zeros(1, np.uint8))))
+    return gpu.array(out)[:, 0]
 
 
-def scattered(rank: int, sizes: list[int], dtype: str, op: str) -> Any:
-    """What scatter() gives, without the rest of the output."""
+def scattered(rank: int, sizes: list[int], dtype: str) -> Any:
+    """What scatter() gives."""
     begin = begins(sizes)[rank]
     part = slice(begin, begin + sizes[rank])
-    return reduced([numbers(r, sum(sizes), dtype)[part] for r in range(len(sizes))], op)
+    return reduced([numbers(r, sum(sizes), dtype)[part] for r in range(len(sizes))], "sum")
 
 
 class Call:
     """An operation of one rank whose tensors stay where they are, so that graphs may replay it.
 
-    `shifts`: how many elements behind a multiple of 256 bytes x and the output begin. `gap`: how
-    many elements of a gathered output lie before each block. `fields`: of the struct.
+    `shifts`: how many elements behind a multiple of 256 bytes x and the output begin. `fields`: of
+    the struct.
     """
 
     struct: Any  # the operator's
@@ -97,14 +105,12 @@ class Call:
         sizes: list[int],
         dtype: str,
         shifts: tuple[int, int] = (0, 0),
-        gap: int = 0,
         **fields: Any,
     ) -> None:
         self.gpu, self.rank, self.sizes, self.dtype = gpu, rank, sizes, dtype
         self.shifts = shifts
         self.op = collops.Operation(self.struct(rank=rank, rank_size=len(sizes), **fields))
         self.counts, self.displs = np.array(sizes, np.int64), begins(sizes)
-        self.displs += gap * np.arange(1, len(sizes) + 1)
         self.inputs, self.out = self._tensors()
         size = self.op.get_workspace_size(self.inputs, [self.out])
         self.workspace = gpu.poisoned((size,), gpu.tensor(np.zeros(1, np.uint8)))
@@ -156,10 +162,7 @@ class Gather(Call):
         return numbers(rank, self.sizes[rank], self.dtype, step)
 
     def expected(self, step: int) -> Any:
-        found = np.zeros(self.displs[-1] + self.sizes[-1], self.dtype)
-        for rank, begin in enumerate(self.displs):
-            found[begin : begin + self.sizes[rank]] = self.values(step, rank)
-        return found
+        return np.concatenate([self.values(step, rank) for rank in range(len(self.sizes))])
 
 
 class Scatter(Call):

@@ -18,29 +18,12 @@ import pytest
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.devices.on_npu import POISON
+from tests.npu.npu_ranks import error_of, hccl_group
 
 
 def param(rank: int, ranks: int, **fields: Any) -> collops.AllGatherVParam:
     return collops.AllGatherVParam(rank=rank, rank_size=ranks, **fields)
-
-
-def error_of(call: Any) -> collops.Error:
-    with pytest.raises(collops.Error) as caught:
-        call()
-    return caught.value
-
-
-def test_domains_live_side_by_side(npu: Any) -> None:
-    def work(rank: int) -> tuple[list[int], list[int], int]:
-        npu.choose(rank)
-        one = collops.Operation(param(rank, 2, comm_domain="one"))
-        two = collops.Operation(param(rank, 2, comm_domain="two"))
-        again = collops.Operation(param(rank, 2, comm_domain="one"))
-        first = npu.gather(one, rank, 2, 3)
-        assert npu.gather(again, rank, 2, 3) == first
-        return first, npu.gather(two, rank, 2, 5), npu.live_communicators()
-
-    assert run_ranks(work, 2) == [(npu.gathered(2, 3), npu.gathered(2, 5), 2)] * 2
 
 
 def test_shared_memory_and_hccl_have_a_domain_of_one_name_each(npu: Any) -> None:
@@ -53,21 +36,13 @@ def test_shared_memory_and_hccl_have_a_domain_of_one_name_each(npu: Any) -> None
     assert run_ranks(work, 2) == [npu.gathered(2)] * 2
 
 
-def hccl_group(torch: ModuleType, rank: int, folder: Any) -> int:
-    """The HcclComm of torch_npu's process group."""
-    dist = torch.distributed
-    dist.init_process_group("hccl", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    backend = dist.group.WORLD._get_backend(torch.device("npu"))
-    return int(backend.get_hccl_comm(rank))
-
-
 @pytest.mark.parametrize("check", ["0", "1"])
 def test_a_handed_in_communicator_stays_the_callers(
     npu: Any, torch_module: ModuleType, tmp_path: Any, check: str
 ) -> None:
     def work(rank: int) -> tuple[list[int], int, int]:
         npu.choose(rank)
-        comm = hccl_group(torch_module, rank, tmp_path)
+        comm = hccl_group(torch_module, rank, 2, tmp_path)
         op = collops.Operation(collops.AllGatherVParam(hccl_comm=comm))
         other = collops.Operation(param(rank, 2, hccl_comm=comm))
         result = npu.gather(op, rank, 2, 7)
@@ -86,7 +61,7 @@ def test_rank_and_rank_size_may_be_left_to_a_handed_in_communicator(
 ) -> None:
     def work(rank: int) -> list[float]:
         npu.choose(rank)
-        comm = hccl_group(torch_module, rank, tmp_path)
+        comm = hccl_group(torch_module, rank, 2, tmp_path)
         op = collops.Operation(collops.ReduceScatterVParam(hccl_comm=comm))
         collops.Operation(collops.AllReduceParam(hccl_comm=comm))
         collops.Operation(collops.LinearParallelParam(hccl_comm=comm))
@@ -104,7 +79,7 @@ def test_a_handed_in_communicator_is_not_contradicted(
 ) -> None:
     def work(rank: int) -> list[tuple[int, str]]:
         npu.choose(rank)
-        comm = hccl_group(torch_module, rank, tmp_path)
+        comm = hccl_group(torch_module, rank, 2, tmp_path)
         wrong = [
             collops.AllGatherVParam(rank=1 - rank, hccl_comm=comm),
             collops.AllGatherVParam(rank_size=3, hccl_comm=comm),
@@ -136,42 +111,28 @@ def test_a_closed_communicators_handle_is_no_hcclcomm(npu: Any, backend: str) ->
 
 
 def test_a_dead_rank_is_reported_at_the_next_call(npu: Any) -> None:
-    def work(rank: int) -> tuple[int, str, int, float]:
+    def work(rank: int) -> None:
         npu.choose(rank)
         op = collops.Operation(param(rank, 3))
-        first = npu.gather(op, rank, 3)
         pids = collops.init(comm_domain="pids").all_gatherv(np.array([os.getpid()]))
-        assert first == npu.gathered(3)
+        assert npu.gather(op, rank, 3) == npu.gathered(3)
         if rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        wait_for_end(int(pids[1]))
+        with contextlib.suppress(ProcessLookupError):  # until all its threads have ended
+            select.select([os.pidfd_open(int(pids[1]))], [], [])
         start = time.monotonic()
         error = error_of(lambda: npu.gather(op, rank, 3))
         again = error_of(lambda: npu.gather(op, rank, 3))
+        assert time.monotonic() - start < patience(3)
+        # Seen by this rank itself, or by the other one before.
+        lost = f": rank 1 (pid {pids[1]}) exited without reporting an error"
+        assert error.code == 101 and error.message.startswith("AllGatherV: "), error.message
+        assert lost in error.message, error.message
         assert "this communicator has ended" in again.message
-        return error.code, error.message, int(pids[1]), time.monotonic() - start
 
     with pytest.raises(collops.testing.RankErrors) as caught:
-        run_ranks(lambda rank: report(work(rank)), 3)
-    errors = caught.value.errors
-    for rank in (0, 2):
-        code, message, pid, seconds = eval(str(errors[rank]))
-        assert code == 101
-        # Seen by this rank itself, or by the other one before.
-        assert message.startswith("AllGatherV: ")
-        assert f": rank 1 (pid {pid}) exited without reporting an error" in message
-        assert seconds < patience(3)
-
-
-def wait_for_end(pid: int) -> None:
-    """Until all threads of the process have ended."""
-    with contextlib.suppress(ProcessLookupError):
-        select.select([os.pidfd_open(pid)], [], [])
-
-
-def report(result: Any) -> None:
-    """Raises a result: run_ranks returns none when a rank has died."""
-    raise RuntimeError(repr(result))
+        run_ranks(work, 3)
+    assert list(caught.value.errors) == [1], caught.value
 
 
 def test_ranks_that_are_threads_of_one_process(npu: Any) -> None:
@@ -233,3 +194,30 @@ def test_a_rank_that_left_after_an_empty_call_is_not_missed_in_it(npu: Any) -> N
         return list(out.shape)
 
     assert run_ranks(work, 2) == [[0, 4]] * 2
+
+
+def test_who_compares_and_who_does_not_is_found_at_first_contact(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        os.environ["COLLOPS_CHECK"] = str(rank)
+        npu.choose(rank)
+        op = collops.Operation(param(rank, 2))
+        error = error_of(lambda: npu.gather(op, rank, 2))
+        return error.code, error.message
+
+    for code, message in run_ranks(work, 2):
+        assert code == 102
+        assert "COLLOPS_CHECK is 0 on rank 0" in message
+        assert "and 1 on rank 1" in message
+
+
+def test_nothing_moves_where_ranks_disagree(npu: Any) -> None:
+    def work(rank: int) -> bool:
+        npu.choose(rank)
+        comm, sizes = collops.init(backend="hccl"), [2 - rank, 3]
+        x = npu.tensor(np.ones(sizes[rank], np.float32))
+        out = npu.poisoned((sum(sizes),), x)
+        error = error_of(lambda: comm.all_gatherv(x, sizes, out=out))
+        assert error.code == 102
+        return bool((npu.array(out).view(np.uint8) == POISON).all())
+
+    assert run_ranks(work, 2, env={"COLLOPS_CHECK": "1"}) == [True, True]

@@ -6,16 +6,10 @@ import sys
 from typing import Any
 
 import numpy as np
-import pytest
 
 import collops
 from collops.testing import run_ranks
-
-
-def error_of(call: Any) -> collops.Error:
-    with pytest.raises(collops.Error) as caught:
-        call()
-    return caught.value
+from tests.npu.npu_ranks import error_of
 
 
 def gather_operation(rank: int, ranks: int = 2) -> collops.Operation:

@@ -18,6 +18,7 @@ import pytest
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.npu.npu_ranks import error_of
 
 SIMULATOR = os.environ.get("COLLOPS_SIM_CANN", "")
 USUAL = "Ascend910B1"
@@ -29,12 +30,6 @@ SOCS = {
     "Ascend950PR": "",
 }
 RANKS = 3
-
-
-def error_of(call: Any) -> collops.Error:
-    with pytest.raises(collops.Error) as caught:
-        call()
-    return caught.value
 
 
 def results(npu: Any, comm: Any) -> list[Any]:

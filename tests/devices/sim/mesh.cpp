@@ -117,7 +117,6 @@ bool Mesh::Meet(const std::string& root, int rank, int size, int device, double 
   std::set<std::pair<std::string, int>> devices;
   for (size_t r = 0; r < all.size(); ++r) {
     names_[r] = all[r].name;
-    hosts_.push_back(all[r].host);
     if (!devices.insert({all[r].host, all[r].device}).second) has_duplicates_ = true;
   }
   return true;
@@ -163,7 +162,6 @@ int Mesh::Exchange(std::vector<Transfer> transfers, double limit_s, Loss loss,
       if (next.after >= 0 && !is_done[At(next.after)]) continue;
       const int descriptor = sockets_[At(next.channel)][At(next.peer)];
       const ptrdiff_t done = next.bytes == 0 ? 0 : Move(descriptor, next);
-      if (done < 0 && hosts_[At(next.peer)] != hosts_[At(rank_)]) has_lost_host_ = true;
       if (done < 0 && loss == Loss::kEnds) return next.peer;
       if (done > 0) {
         next.data = static_cast<char*>(next.data) + done;

@@ -46,9 +46,6 @@ class Mesh {
   // is gone or late, also after Stop(). Calls `on_wait` where it waits for a peer.
   int Exchange(std::vector<Transfer> transfers, double limit_s, Loss loss,
                const std::function<void()>& on_wait = nullptr);
-  // A peer on another host has closed its end.
-  bool HasLostHost() const { return has_lost_host_; }
-
   // For hosts, on a channel; false when the peer is gone or late.
   bool Tell(int channel, int peer, const void* data, size_t bytes, double limit_s);
   bool Hear(int channel, int peer, void* data, size_t bytes, double limit_s);
@@ -63,12 +60,10 @@ class Mesh {
   bool ConnectPeers(int rank, int size, double limit_s);
 
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> has_lost_host_{false};
   bool has_duplicates_ = false;
   std::string host_;
   std::vector<std::vector<int>> sockets_;  // by channel and rank; -1 for the own one
   std::vector<std::string> names_;
-  std::vector<std::string> hosts_;
   int listener_ = -1;
   int rank_ = 0;
 };

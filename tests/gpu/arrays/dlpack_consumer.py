@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from tests.gpu.simulated.simulated_tensor import DLManaged, DLVersioned
+from tests.dlpack import Managed, Versioned
 
 _api = ctypes.pythonapi
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
@@ -23,15 +23,15 @@ class Consumer:
         name = b"dltensor_versioned" if versioned else b"dltensor"
         self._at = _api.PyCapsule_GetPointer(capsule, name)
         _api.PyCapsule_SetName(capsule, _USED)
-        kind = DLVersioned if versioned else DLManaged
+        kind = Versioned if versioned else Managed
         self._managed: Any = kind.from_address(self._at)
         tensor = self._managed.tensor
         self.address = int(tensor.data or 0)
-        self.device = int(tensor.device_type), int(tensor.device_id)
-        self.shape = tuple(tensor.shape[: tensor.ndim])
-        self.strides = tuple(tensor.strides[: tensor.ndim])
+        self.device = int(tensor.device_type), int(tensor.device_index)
+        self.shape = tuple(tensor.shape[: tensor.num_dims])
+        self.strides = tuple(tensor.strides[: tensor.num_dims])
         self.type = int(tensor.code), int(tensor.bits)
 
     def release(self) -> None:
         """Lets go of the tensor."""
-        self._managed.deleter(self._at)
+        self._managed.release(self._at)

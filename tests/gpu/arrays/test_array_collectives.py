@@ -6,11 +6,10 @@ import time
 from typing import Any
 
 import numpy as np
-import pytest
 
 import collops
 from collops.testing import run_ranks
-from tests.gpu.gpu_ranks import begins, numbers, reduced
+from tests.gpu.gpu_ranks import BACKENDS, begins, numbers, reduced, start
 
 SIZES = [900, 7, 60]
 WIDTH = 8
@@ -36,13 +35,7 @@ def poisoned(shape: tuple[int, ...], like: collops.CudaArray) -> collops.CudaArr
     return made
 
 
-def start(gpu: Any, rank: int, backend: str, domain: str) -> Any:
-    gpu.choose(rank)
-    assert gpu.cuda is not None  # makes the context current
-    return collops.init(rank, len(SIZES), backend=backend, comm_domain=domain)
-
-
-@pytest.mark.parametrize("backend", ["nccl", "cuda"])
+@BACKENDS
 def test_both_phases(gpu: Any, backend: str) -> None:
     """forward() makes outputs and workspace; execute() takes a stream."""
     counts, displs = np.array(SIZES, np.int64), begins(SIZES)
@@ -82,7 +75,7 @@ def test_a_result_for_another_library(gpu: Any) -> None:
     """What is known by __dlpack__ alone gets CudaArrays."""
 
     def work(rank: int) -> Any:
-        comm = start(gpu, rank, "nccl", "other")
+        comm = start(gpu, "nccl", rank, 3)
         result = comm.reduce_scatterv(gpu.tensor(rows(rank, sum(SIZES), 0)), SIZES)
         assert type(result) is collops.CudaArray
         return result.read()
@@ -96,7 +89,7 @@ def test_a_result_for_another_library(gpu: Any) -> None:
 
 def test_memory_of_a_communicator(gpu: Any) -> None:
     def work(rank: int) -> Any:
-        comm = start(gpu, rank, "cuda", "empty")
+        comm = start(gpu, "cuda", rank, 3)
         comm.barrier()
         gpu.choose(5)
         found = [comm.empty((2, 3), "bfloat16", device=name) for name in ("cuda", "cuda:7")]

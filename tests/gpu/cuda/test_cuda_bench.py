@@ -148,39 +148,18 @@ def test_a_wrong_result_in_any_buffer_is_found(gpu: Any, graph: bool) -> None:
     assert {row["column"]: row["wrong_ranks"] for row in rows} == {"plain": 1, "limit": None}
 
 
-def test_events_tell_times_and_copies_are_on_the_stream(gpu: Any) -> None:
+def test_an_event_has_no_time_before_its_stream_has_come_there(gpu: Any) -> None:
     from collops.core import core
 
-    def work(rank: int) -> Any:
-        driver = Driver()
-        stream = core().CudaStream(0)
+    def work(rank: int) -> float:
+        driver, stream = Driver(), core().CudaStream(0)
         begin, end = core().CudaEvent(0), core().CudaEvent(0)
-        source, target = driver.alloc(64), driver.alloc(64)
-        driver.fill(source, 7, 64)
-        driver.sync()
         begin.record(stream)
         with driver.held(stream.__cuda_stream__()[1]):
-            stream.copy(target, source, 64)
             end.record(stream)
             with pytest.raises(collops.Error, match="cuEventElapsedTime"):
-                end.elapsed_ms(begin)  # the stream has not come to it
+                end.elapsed_ms(begin)
         stream.synchronize()
-        stream.begin_capture()
-        stream.copy(target, source, 64)
-        graph = stream.end_capture()
-        driver.fill(source, 9, 64)
-        driver.sync()
-        before = driver.read(target, 64, "uint8").tolist()
-        graph.launch(stream)
-        stream.synchronize()
-        return (
-            begin.elapsed_ms(begin),
-            end.elapsed_ms(begin),
-            before,
-            driver.read(target, 64, "uint8").tolist(),
-        )
+        return float(end.elapsed_ms(begin))
 
-    [(none, some, before, after)] = run_ranks(work, 1, env={"COLLOPS_SIM_STRICT": "1"})
-    assert none == 0
-    assert some > 0
-    assert (before, after) == ([7] * 64, [9] * 64)
+    assert run_ranks(work, 1)[0] > 0

@@ -5,33 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import numpy as np
-
 import collops
 from collops.testing import run_ranks
 from patience import patience
-from tests.gpu.gpu_ranks import begins, numbers
+from tests.gpu.gpu_ranks import Gather
 
-COUNTS = np.array([3000, 700], np.int64)
+SIZES = [3000, 700]
 GLOBAL = 0  # a mode of captures: no thread may do what could disturb one
-
-
-class Gather:
-    """An AllGatherV of rank `rank` of 2 whose tensors stay where they are."""
-
-    def __init__(self, gpu: Any, op: collops.Operation, rank: int, seed: int) -> None:
-        self.op, self.rank, self.seed = op, rank, seed
-        self.x = gpu.tensor(self.values(0, rank))
-        self.out = gpu.poisoned((int(COUNTS.sum()),), self.x)
-        y = np.empty(int(COUNTS.sum()), np.float16)
-        self.inputs = [self.x, COUNTS[rank : rank + 1], COUNTS, begins(COUNTS), y]
-        op.get_workspace_size(self.inputs, [self.out])
-
-    def values(self, step: int, rank: int) -> Any:
-        return numbers(rank, int(COUNTS[rank]), "float32", 100 * self.seed + step)
-
-    def execute(self, stream: Any) -> None:
-        self.op.execute(self.inputs, [self.out], stream=stream)
 
 
 def join(gpu: Any, stream: Any, other: Any) -> None:
@@ -46,10 +26,7 @@ def test_captured_calls_on_two_streams_come_one_after_the_other(gpu: Any) -> Non
 
     def work(rank: int) -> None:
         gpu.choose(rank)
-        op = collops.Operation(
-            collops.AllGatherVParam(rank=rank, rank_size=2, backend="cuda", comm_domain="lanes")
-        )
-        calls = [Gather(gpu, op, rank, seed) for seed in range(2)]
+        calls = [Gather(gpu, rank, SIZES, "float32", backend="cuda") for _ in range(2)]
         first, second = gpu.stream(), gpu.stream()
         calls[0].execute(first)  # connects
         first.synchronize()
@@ -60,13 +37,11 @@ def test_captured_calls_on_two_streams_come_one_after_the_other(gpu: Any) -> Non
             calls[0].execute(first)
             join(gpu, second, first)
         for step in range(1, 4):
-            for call in calls:
-                call.x.write(call.values(step, rank))
+            for seed, call in enumerate(calls):
+                call.write(10 * seed + step)
             graph.replay(first)
-            first.synchronize()
-            for call in calls:
-                expected = np.concatenate([call.values(step, r) for r in range(2)])
-                np.testing.assert_array_equal(gpu.array(call.out), expected)
+            for seed, call in enumerate(calls):
+                call.check(10 * seed + step, first)
         graph.destroy()
 
     run_ranks(work, 2, env={"COLLOPS_SIM_DELAY_US": "3000"})
@@ -81,13 +56,9 @@ def test_a_call_does_not_end_the_capture_of_another_thread(gpu: Any) -> None:
 
         def of(rank: int) -> None:
             gpu.choose(rank)
-            op = collops.Operation(
-                collops.AllGatherVParam(
-                    rank=rank, rank_size=2, backend="cuda", comm_domain="global",
-                    comm_mode=collops.CommMode.COMM_MULTI_THREAD,
-                )
-            )  # fmt: skip
-            call, stream = Gather(gpu, op, rank, 0), gpu.stream()
+            mode = collops.CommMode.COMM_MULTI_THREAD
+            call = Gather(gpu, rank, SIZES, "float32", backend="cuda", comm_mode=mode)
+            stream = gpu.stream()
             call.execute(stream)
             stream.synchronize()
             if rank == 0:

@@ -12,7 +12,6 @@ from tests.gpu.cuda.cuda_ranks import (
     PROCESSES,
     PROCESSES_ON_ONE,
     THREADS,
-    THREADS_ON_ONE,
     communicator,
     fields,
     results,
@@ -52,21 +51,6 @@ def test_counts_types_and_addresses(gpu: Any, where: str) -> None:
                     call.write(step)
                     call.execute(stream)
                     call.check(step, stream)
-
-    results(where, 3, work)
-
-
-@pytest.mark.parametrize("where", [PROCESSES, THREADS_ON_ONE])
-@pytest.mark.parametrize("gap", [1, 1003])
-def test_what_no_block_covers_is_zero(gpu: Any, where: str, gap: int) -> None:
-    def work(rank: int) -> None:
-        communicator(gpu, rank, 3, where, "gaps")
-        stream = gpu.stream()
-        for sizes in ([3, 0, 7], [4000, 9, 5000]):
-            call = Gather(gpu, rank, sizes, "int16", (1, 1), gap, **fields(where, "gaps"))
-            call.write(0)
-            call.execute(stream)
-            call.check(0, stream)
 
     results(where, 3, work)
 

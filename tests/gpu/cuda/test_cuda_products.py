@@ -30,15 +30,6 @@ def test_eight_ranks(gpu: Any) -> None:
     run_cases(gpu, cases, ON_ONE)
 
 
-def test_strips_of_a_grid(gpu: Any) -> None:
-    """The first strip is wider, as its products wait for rows."""
-    case = product(
-        GRID, [4200, 4100] * 2, k=3, n=600, dtype="float16", grid=(2, 2, True),
-        scatter=[[8000, 300]] * 4,
-    )  # fmt: skip
-    run_cases(gpu, [case], ON_ONE)
-
-
 def test_nccl_loads_the_products_of_all_together(gpu: Any) -> None:
     cases = [
         product(Kind.ALL_GATHER_LINEAR, [1100, 1000], k=3, n=2048, dtype="float16"),

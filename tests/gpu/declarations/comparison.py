@@ -64,13 +64,17 @@ def include_folders(headers: tuple[str, ...], first: Path | None = None) -> list
 class Comparison:
     """The files of one comparison; those of the library are relative to ops/."""
 
-    name: str  # NAME.cpp is compiled, NAME.txt lists the names
+    name: str  # NAME.txt lists the names
     headers: tuple[str, ...]  # the vendor's, and what it includes of other packages
     folder: str
     types: str  # the file of the types, enumerations and constants
     api: str  # the file of the table of functions
     table: str
     load: str  # the file in which the functions are looked up
+    namespace: str  # every name of ours is from there
+    before: str = ""  # what stands before the vendor's header
+    theirs: str = ""  # what else is declared of the vendor's
+    more: str = ""  # what else is true
 
     def names(self) -> list[list[str]]:
         """The lines of NAME.txt, as words."""
@@ -86,8 +90,16 @@ class Comparison:
         assert len(found) == len({member for _, member in found})
         return {member: name for name, member in found}
 
+    def program(self, ops: Path) -> str:
+        """What is only compiled: a difference is an error of the compiler."""
+        lines = [self.before, f"#include <{self.headers[0]}>"]
+        lines += [f'#include "{self.folder}/{self.types}"', '#include "same.h"']
+        lines += ["namespace declarations {", f"using namespace {self.namespace};", self.theirs]
+        lines += [*self.plain(), *self.compared(ops), self.more, "}"]
+        return "\n".join(lines) + "\n"
+
     def plain(self) -> list[str]:
-        """The lines of plain.h: how each type travels."""
+        """How each type travels."""
         travels = {number: f"decltype(Travelling<{number}>())" for number in NUMBERS}
         for kind, ours, theirs in self.names():
             if kind in ("enum", "struct", "beginning"):
@@ -100,7 +112,7 @@ class Comparison:
         ]
 
     def compared(self, ops: Path) -> list[str]:
-        """The lines of compared.h: an assertion for each name."""
+        """An assertion for each name."""
         true = [
             f"kSame<decltype({self.table}::{member}), decltype(&{name})>"
             for member, name in self.functions(ops).items()
@@ -128,17 +140,16 @@ class Comparison:
         return [f"static_assert({condition});" for condition in true]
 
     def errors(self, ops: Path, folder: Path, first: Path | None = None) -> str:
-        """Compiles, with the headers that it writes in `folder`; the compiler's errors, or none.
+        """Compiles the program, which it writes in `folder`; the compiler's errors, or none.
 
         `first`: where the vendor's headers are looked for before all other places.
         """
-        (folder / "plain.h").write_text("\n".join(self.plain()) + "\n")
-        (folder / "compared.h").write_text("\n".join(self.compared(ops)) + "\n")
+        (folder / "main.cpp").write_text(self.program(ops))
         compiler = os.environ.get("CXX") or "c++"
         command = [compiler, "-std=c++17", "-fsyntax-only", "-Wall", "-Werror"]
-        command += [f"-I{place}" for place in (ops, OPS, folder)]
+        command += [f"-I{place}" for place in (ops, OPS, FOLDER)]
         command += [f"-isystem{place}" for place in include_folders(self.headers, first)]
-        command += [str(FOLDER / f"{self.name}.cpp")]
+        command += [str(folder / "main.cpp")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience(100))
         return done.stderr if done.returncode else ""
 

@@ -8,8 +8,8 @@
 namespace declarations {
 
 // Whether a declaration of ours and one of a header are the same to a compiled caller. For each
-// comparison comparison.py writes plain.h, how every type travels, and compared.h, an assertion for
-// every name that the library declares.
+// comparison comparison.py writes how every type travels, and an assertion for every name that the
+// library declares.
 
 template <size_t kBytes, bool kSigned>
 struct Number {};

@@ -40,4 +40,4 @@ def test_an_nccl_comm_of_the_callers(gpu: Any, tmp_path: Path, blocking: int) ->
     [ranks] = run_ranks(lambda _: run_ranks(of, 2, threads=True), 1)
     for rank, found in enumerate(ranks):
         for got in found:
-            np.testing.assert_array_equal(got, scattered(rank, SIZES, "float32", "sum"))
+            np.testing.assert_array_equal(got, scattered(rank, SIZES, "float32"))

@@ -10,14 +10,12 @@ import pytest
 
 import collops
 from collops.testing import run_ranks
-from patience import patience
-from tests.gpu.gpu_ranks import Word, numbers
+from tests.gpu.gpu_ranks import Word, numbers, start
 
 
 def test_messages_of_two_ranks_do_not_need_a_third(gpu: Any) -> None:
     def work(rank: int) -> Any:
-        gpu.choose(rank)
-        comm = collops.init(rank, 3, backend="nccl", comm_domain="pair")
+        comm = start(gpu, "nccl", rank, 3)
         comm.barrier()
         x = gpu.tensor(numbers(rank, 5, "float32"))
         if rank == 2:
@@ -38,8 +36,7 @@ def test_a_message_with_a_rank_that_has_left_fails_at_once(gpu: Any) -> None:
     word = Word()
 
     def work(rank: int) -> float:
-        gpu.choose(rank)
-        comm = collops.init(rank, 2, backend="nccl", comm_domain="gone", timeout_s=patience(60))
+        comm = start(gpu, "nccl", rank, 2)
         comm.barrier()
         if rank == 1:
             comm.close()
@@ -56,8 +53,7 @@ def test_a_message_with_a_rank_that_has_left_fails_at_once(gpu: Any) -> None:
 
 def test_a_message_that_waits_for_a_rank_ends_when_that_rank_leaves(gpu: Any) -> None:
     def work(rank: int) -> float:
-        gpu.choose(rank)
-        comm = collops.init(rank, 2, backend="nccl", comm_domain="leaves", timeout_s=patience(60))
+        comm = start(gpu, "nccl", rank, 2)
         comm.barrier()
         begin = time.monotonic()
         if rank == 1:

@@ -14,17 +14,12 @@ import pytest
 import collops
 from collops.testing import run_ranks
 from patience import patience
-from tests.gpu.gpu_ranks import Word, numbers
-
-
-def begin(gpu: Any, rank: int, ranks: int) -> Any:
-    gpu.choose(rank)
-    return collops.init(rank, ranks, backend="nccl", comm_domain="wait", timeout_s=patience(60))
+from tests.gpu.gpu_ranks import Word, numbers, start
 
 
 def test_nccl_starts_no_threads_for_calls(gpu: Any) -> None:
     def work(rank: int) -> int:
-        comm = begin(gpu, rank, 4)
+        comm = start(gpu, "nccl", rank, 4)
         x = gpu.tensor(numbers(rank, 12, "float32"))
         part = comm.split(rank % 2)
         for one in (comm, part):
@@ -40,7 +35,7 @@ def test_nccl_starts_no_threads_for_calls(gpu: Any) -> None:
 @pytest.mark.parametrize("name", ["all_gatherv", "recv"])
 def test_a_wait_for_a_rank_that_does_not_come_ends_at_the_time_out(gpu: Any, name: str) -> None:
     def work(rank: int) -> tuple[str, bool]:
-        comm = begin(gpu, rank, 2)
+        comm = start(gpu, "nccl", rank, 2)
         x = gpu.tensor(numbers(rank, 4, "float32"))
         begun = time.monotonic()
         if rank == 0:
@@ -60,7 +55,7 @@ def test_a_rank_that_nccl_cannot_connect_ends_the_others_wait(gpu: Any) -> None:
         if rank == 1:
             os.environ["COLLOPS_SIM_FAIL"] = "ncclCommInitRankConfig:1:3"
         with pytest.raises(collops.Error) as error:
-            begin(gpu, rank, 2)
+            start(gpu, "nccl", rank, 2)
         return str(error.value)
 
     for text in run_ranks(work, 2):
@@ -72,10 +67,10 @@ def test_no_memory_is_taken_while_a_call_waits_for_a_rank(gpu: Any) -> None:
     word = Word()
 
     def work(rank: int) -> int:
-        comm = begin(gpu, rank, 2)
+        comm = start(gpu, "nccl", rank, 2)
         x = gpu.tensor(numbers(rank, 4, "float32"))
         comm.all_gatherv(x, [4, 4])
-        other = collops.init(rank, 2, backend="nccl", comm_domain="other", timeout_s=patience(60))
+        other = start(gpu, "nccl", rank, 2, "other")
         gpu.cuda.call("cuCtxSynchronize")
         if rank == 1:
             word.hear()
@@ -99,8 +94,8 @@ def test_a_group_closes_while_another_ones_call_waits(gpu: Any) -> None:
     word = Word()
 
     def work(rank: int) -> int:
-        comm = begin(gpu, rank, 2)
-        other = collops.init(rank, 2, backend="nccl", comm_domain="other", timeout_s=patience(60))
+        comm = start(gpu, "nccl", rank, 2)
+        other = start(gpu, "nccl", rank, 2, "other")
         x = gpu.tensor(numbers(rank, 4, "float32"))
         comm.all_gatherv(x, [4, 4])
         gpu.cuda.call("cuCtxSynchronize")

@@ -83,7 +83,7 @@ def test_a_reduction_has_scratch_memory(gpu: Any, starts: bool) -> None:
 
     for rank, found in enumerate(run_ranks(work, 2)):
         for got in found:
-            np.testing.assert_array_equal(got, scattered(rank, SIZES, "float32", "sum"))
+            np.testing.assert_array_equal(got, scattered(rank, SIZES, "float32"))
 
 
 @pytest.mark.parametrize("starts", [False, True])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 P, I32, U32, U64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64
+SIZE = ctypes.c_size_t
 LEGACY, PER_THREAD = 1, 2
 NON_BLOCKING = 1
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
@@ -17,8 +18,8 @@ DISABLE_TIMING = 2
 FATBIN = (0xBA55ED50).to_bytes(4, "little") + bytes(60)
 
 INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED = 1, 2, 3
-INVALID_IMAGE, INVALID_CONTEXT, PEER_UNSUPPORTED, INVALID_HANDLE = 200, 201, 217, 400
-NOT_FOUND, NOT_READY, ALREADY_ENABLED, NOT_PERMITTED = 500, 600, 704, 800
+INVALID_IMAGE, INVALID_CONTEXT, INVALID_HANDLE = 200, 201, 400
+NOT_FOUND, NOT_READY, NOT_PERMITTED = 500, 600, 800
 CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_MERGE = 900, 901, 902
 CAPTURE_UNMATCHED, CAPTURE_UNJOINED, CAPTURE_ISOLATION = 903, 904, 905
 CAPTURE_IMPLICIT, CAPTURED_EVENT, CAPTURE_WRONG_THREAD = 906, 907, 908
@@ -110,7 +111,7 @@ class Driver:
             self.call("cuCtxPopCurrent_v2", P())
 
     def alloc(self, size: int) -> int:
-        return self.new("cuMemAlloc_v2", ctypes.c_size_t(max(size, 1)))
+        return self.new("cuMemAlloc_v2", SIZE(max(size, 1)))
 
     def free(self, address: int) -> None:
         self.call("cuMemFree_v2", U64(address))
@@ -118,14 +119,14 @@ class Driver:
     def write(self, address: int, array: Any) -> None:
         """Copies a numpy array to the device, and waits."""
         host = np.ascontiguousarray(array)
-        size = ctypes.c_size_t(host.nbytes)
+        size = SIZE(host.nbytes)
         if host.nbytes:
             self.call("cuMemcpyHtoD_v2", U64(address), P(host.ctypes.data), size)
 
     def read(self, address: int, shape: Any, dtype: Any) -> Any:
         """A numpy array with what is on the device, once its blocking streams are done."""
         host = np.empty(shape, dtype)
-        size = ctypes.c_size_t(host.nbytes)
+        size = SIZE(host.nbytes)
         if host.nbytes:
             self.call("cuMemcpyDtoH_v2", P(host.ctypes.data), U64(address), size)
         return host
@@ -138,12 +139,12 @@ class Driver:
 
     def copy(self, to: int, source: int, size: int, stream: int = LEGACY) -> int:
         """The answer of a copy that a stream makes."""
-        args = (U64(to), U64(source), ctypes.c_size_t(size), P(stream))
+        args = (U64(to), U64(source), SIZE(size), P(stream))
         return self.code("cuMemcpyAsync", *args)
 
     def fill(self, to: int, value: int, size: int, stream: int = LEGACY) -> int:
         """The answer of a fill that a stream makes."""
-        args = (U64(to), ctypes.c_ubyte(value), ctypes.c_size_t(size), P(stream))
+        args = (U64(to), ctypes.c_ubyte(value), SIZE(size), P(stream))
         return self.code("cuMemsetD8Async", *args)
 
     def stream(self, flags: int = NON_BLOCKING) -> int:

@@ -9,20 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tests.gpu.simulated.simulated_driver import I32, SIZE, Driver, P
 
-from tests.gpu.simulated.simulated_driver import Driver, P
-
-SIZE, I32 = ctypes.c_size_t, ctypes.c_int32
 ID_BYTES = 128
-SUM, PROD, MAX, MIN, AVG = range(5)
-SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL, ARGUMENT, USAGE, REMOTE, IN_PROGRESS = range(8)
-TYPES = {
-    name: number
-    for number, name in enumerate(
-        "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16".split()
-    )
-}
+SUM = 0
+SYSTEM_ERROR, INTERNAL, ARGUMENT, USAGE, IN_PROGRESS = 2, 3, 4, 5, 7
+INT32, FLOAT32 = 2, 7
 
 
 class UniqueId(ctypes.Structure):
@@ -46,7 +38,6 @@ SIGNATURES: dict[str, list[Any]] = {
     "ncclReduceScatter": [P, P, SIZE, I32, I32, P, P],
     "ncclAllReduce": [P, P, SIZE, I32, I32, P, P],
     "ncclBroadcast": [P, P, SIZE, I32, I32, P, P],
-    "ncclReduce": [P, P, SIZE, I32, I32, I32, P, P],
     "ncclSend": [P, SIZE, I32, I32, P, P],
     "ncclRecv": [P, SIZE, I32, I32, P, P],
 }
@@ -61,17 +52,17 @@ def config(blocking: int) -> Config:
 class NcclRank:
     """A rank, its device, a stream and a communicator."""
 
-    def __init__(self, rank: int, ranks: int, folder: Path, device: int | None = None) -> None:
+    def __init__(self, rank: int, ranks: int, folder: Path) -> None:
         self.rank, self.ranks, self.folder = rank, ranks, folder
-        self.cuda = Driver(rank if device is None else device)
+        self.cuda = Driver(rank)
         self.nccl = ctypes.CDLL("libnccl.so.2")
         self.nccl.ncclGetLastError.restype = ctypes.c_char_p
         self.nccl.ncclCommInitRankConfig.argtypes = [P, I32, UniqueId, I32, P]
         self.comm, self.stream = P(), self.cuda.stream()
 
-    def unique_id(self, name: str = "id") -> UniqueId:
+    def unique_id(self) -> UniqueId:
         """Rank 0's, that the others read from the folder."""
-        path, made = self.folder / name, UniqueId()
+        path, made = self.folder / "id", UniqueId()
         if self.rank == 0:
             assert self.nccl.ncclGetUniqueId(ctypes.byref(made)) == 0
             path.with_suffix(".new").write_bytes(bytes(made))
@@ -81,23 +72,23 @@ class NcclRank:
             time.sleep(0.002)
         return UniqueId.from_buffer_copy(path.read_bytes())
 
-    def init(self, blocking: int = 1, name: str = "id") -> int:
+    def init(self, blocking: int = 1) -> int:
         """What ncclCommInitRankConfig answers, in the end."""
         chosen, place = config(blocking), ctypes.byref(self.comm)
-        identity = self.unique_id(name)
+        identity = self.unique_id()
         init = self.nccl.ncclCommInitRankConfig
         code = int(init(place, self.ranks, identity, self.rank, ctypes.byref(chosen)))
         return self.settled() if code == IN_PROGRESS else code
 
-    def settled(self, comm: Any = None) -> int:
+    def settled(self) -> int:
         """The communicator's error, once nothing is in progress."""
-        while self.async_error(comm) == IN_PROGRESS:
+        while self.async_error() == IN_PROGRESS:
             time.sleep(0.001)
-        return self.async_error(comm)
+        return self.async_error()
 
-    def async_error(self, comm: Any = None) -> int:
+    def async_error(self) -> int:
         error = I32()
-        assert self.nccl.ncclCommGetAsyncError(comm or self.comm, ctypes.byref(error)) == 0
+        assert self.nccl.ncclCommGetAsyncError(self.comm, ctypes.byref(error)) == 0
         return error.value
 
     def text(self) -> str:
@@ -126,18 +117,12 @@ class NcclRank:
         yield codes
         codes.append(int(self.nccl.ncclGroupEnd()))
 
-    def read(self, address: int, shape: Any, dtype: Any) -> Any:
-        return self.cuda.read(address, shape, dtype)
-
-    def empty(self, count: int, dtype: Any) -> int:
-        return self.cuda.alloc(count * np.dtype(dtype).itemsize)
+    def empty(self, count: int) -> int:
+        """Memory of so many float32."""
+        return self.cuda.alloc(4 * count)
 
     def meet(self, name: str) -> None:
         """Waits on the host until all ranks have come."""
         (self.folder / f"{name}-{self.rank}").touch()
         while len(list(self.folder.glob(f"{name}-*"))) < self.ranks:
             time.sleep(0.002)
-
-
-def type_of(dtype: Any) -> int:
-    return TYPES[np.dtype(dtype).name]

@@ -9,64 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu.simulated.simulated_driver import DISABLE_TIMING, U32, U64, Driver, P
+from tests.dlpack import CODES, CUDA, READ_ONLY, Described, Release, capsule, managed
+from tests.gpu.simulated.simulated_driver import Driver
 
-# DLPack's codes of types, and its number of CUDA.
-CODES = {"i": 0, "u": 1, "f": 2, "bfloat16": 4, "c": 5, "b": 6}
-CUDA = 2
-READ_ONLY = 1
 MOST_DEAD = 200
-
-
-class _Tensor(ctypes.Structure):
-    """DLTensor."""
-
-    _fields_ = (
-        ("data", P),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", U64),
-    )
-
-
-_DELETER = ctypes.CFUNCTYPE(None, P)
-
-
-class DLManaged(ctypes.Structure):
-    """DLManagedTensor."""
-
-    _fields_ = (("tensor", _Tensor), ("context", P), ("deleter", _DELETER))
-
-
-class DLVersioned(ctypes.Structure):
-    """DLManagedTensorVersioned."""
-
-    _fields_ = (
-        ("major", U32),
-        ("minor", U32),
-        ("context", P),
-        ("deleter", _DELETER),
-        ("flags", U64),
-        ("tensor", _Tensor),
-    )
-
-
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [P, ctypes.c_char_p, P]
 
 _exports: dict[int, Any] = {}  # what a consumer has not deleted yet, by address
 _dead: list[tuple[int, int]] = []  # device and address of memory that nobody names any more
 _lock = threading.Lock()
 
 
-@_DELETER
+@Release
 def _delete(address: int) -> None:
     _exports.pop(address, None)
 
@@ -84,10 +37,7 @@ def free_dead(cuda: Driver) -> None:
 
 
 class SimTensor:
-    """C-contiguous elements; bfloat16 has numpy's uint16. Its memory is freed some time after it.
-
-    `versions` and `streams` are what `__dlpack__` was asked with.
-    """
+    """C-contiguous elements; bfloat16 has numpy's uint16. Its memory is freed some time later."""
 
     def __init__(
         self, cuda: Driver, shape: Any, dtype: str, device: int, read_only: bool = False
@@ -98,9 +48,6 @@ class SimTensor:
         self.shape = tuple(int(size) for size in shape)
         self.numpy_dtype = np.dtype(np.uint16 if dtype == "bfloat16" else dtype)
         self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.numpy_dtype.itemsize
-        self.versions: list[Any] = []
-        self.streams: list[Any] = []
-        self.producer: int | None = None  # a stream whose work a consumer must wait for
         self.whole: SimTensor | None = None  # whose memory this is
         with cuda.on(device):
             self.address = cuda.alloc(self.nbytes)
@@ -137,33 +84,15 @@ class SimTensor:
         return CUDA, self.device
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, **_: Any) -> object:
-        self.streams.append(stream)
-        self.versions.append(max_version)
-        self._order(stream)
-        versioned = max_version is not None and tuple(max_version) >= (1, 0)
         shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        managed: Any = DLVersioned() if versioned else DLManaged()
-        if versioned:
-            managed.major, managed.minor = 1, 0
-            managed.flags = READ_ONLY if self.read_only else 0
-        tensor = managed.tensor
-        tensor.data, tensor.device_type, tensor.device_id = self.address, CUDA, self.device
-        tensor.ndim, tensor.shape, tensor.lanes = len(self.shape), shape, 1
+        tensor = Described(self.address, CUDA, self.device, len(self.shape), lanes=1, shape=shape)
         tensor.code = CODES.get(self.dtype, CODES.get(self.numpy_dtype.kind, 0))
         tensor.bits = 8 * self.numpy_dtype.itemsize
-        managed.deleter = _delete
-        address = ctypes.addressof(managed)
-        _exports[address] = (managed, shape, self)
-        return _new_capsule(address, b"dltensor_versioned" if versioned else b"dltensor", None)
-
-    def _order(self, stream: Any) -> None:
-        """The consumer's stream waits for the producer's work, as DLPack wants it."""
-        if self.producer is None or stream in (None, -1):
-            return
-        with self.cuda.on(self.device):
-            event = self.cuda.event(DISABLE_TIMING)
-            assert self.cuda.record(event, self.producer) == 0
-            assert self.cuda.wait(int(stream), event) == 0
+        versioned = max_version is not None and tuple(max_version) >= (1, 0)
+        held = managed(tensor, READ_ONLY * self.read_only if versioned else None)
+        held.release = _delete
+        _exports[ctypes.addressof(held)] = (held, shape, self)
+        return capsule(held)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -174,6 +103,6 @@ class SimTensor:
             "typestr": self.numpy_dtype.str,
             "data": (self.address, self.read_only),
             "strides": None,
-            "stream": self.producer,
+            "stream": None,
             "version": 3,
         }

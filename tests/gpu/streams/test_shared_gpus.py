@@ -11,6 +11,7 @@ import pytest
 import collops
 from collops.testing import run_ranks
 from patience import patience
+from tests.gpu.gpu_ranks import BACKENDS
 
 WAYS = {  # of 4 ranks: the GPU of each, and how many warnings which rank gets
     "two on each of two GPUs": ([0, 1, 1, 0], "0", {0: "rank 3", 1: "rank 2"}),
@@ -31,7 +32,7 @@ class Lines(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-@pytest.mark.parametrize("backend", ["nccl", "cuda"])
+@BACKENDS
 @pytest.mark.parametrize("way", WAYS)
 def test_processes_of_one_gpu_are_warned_once(gpu: Any, backend: str, way: str) -> None:
     devices, mps, expected = WAYS[way]
@@ -53,7 +54,7 @@ def test_processes_of_one_gpu_are_warned_once(gpu: Any, backend: str, way: str) 
             assert "threads of one process, or start NVIDIA MPS" in line
 
 
-@pytest.mark.parametrize("backend", ["nccl", "cuda"])
+@BACKENDS
 def test_threads_of_one_gpu_are_not(gpu: Any, backend: str) -> None:
     logged = Lines()
 

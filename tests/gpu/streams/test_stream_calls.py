@@ -1,5 +1,5 @@
-"""Calls on streams of the caller's: captured graphs, several streams, ranks that are threads, and
-ranks that leave when their part is done."""
+"""Calls on streams of the caller's: several streams, threads with streams of their own, and ranks
+that leave when their part is done."""
 
 from __future__ import annotations
 
@@ -12,32 +12,10 @@ import pytest
 
 import collops
 from collops.testing import run_ranks
-from patience import patience
-from tests.gpu.gpu_ranks import Scatter, as_threads, numbers
+from tests.gpu.gpu_ranks import BACKENDS, Scatter, gather, start
 from tests.gpu.simulated.simulated_driver import PER_THREAD
 
-BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
 SIZES = [3, 5]
-
-
-@BACKENDS
-def test_a_graph_replays_with_other_data(gpu: Any, backend: str) -> None:
-    def work(rank: int) -> None:
-        gpu.choose(rank)
-        call = Scatter(gpu, rank, SIZES, "float32", backend=backend, comm_domain="graph")
-        stream = gpu.stream()
-        call.execute(stream)  # connects
-        stream.synchronize()
-        with gpu.captured(stream) as graph:
-            call.execute(stream)
-            call.execute(stream)
-        for step in range(1, 4):
-            call.write(step)
-            graph.replay(stream)
-            call.check(step, stream)
-        graph.destroy()
-
-    run_ranks(work, 2)
 
 
 @BACKENDS
@@ -82,19 +60,6 @@ def test_streams_with_one_handle_keep_apart(gpu: Any, backend: str) -> None:
 
 
 @BACKENDS
-def test_ranks_may_be_threads(gpu: Any, backend: str) -> None:
-    def work(rank: int) -> None:
-        gpu.choose(rank)
-        mode = collops.CommMode.COMM_MULTI_THREAD
-        call = Scatter(gpu, rank, [2, 0, 4], "float32", backend=backend, comm_mode=mode)
-        stream = gpu.stream()
-        call.execute(stream)
-        call.check(0, stream)
-
-    as_threads(3, work)
-
-
-@BACKENDS
 def test_a_rank_without_a_slice_leaves_before_a_late_rank_has_called(
     gpu: Any, backend: str
 ) -> None:
@@ -118,16 +83,14 @@ def test_a_rank_without_a_slice_leaves_before_a_late_rank_has_called(
 @BACKENDS
 def test_a_rank_that_leaves_without_a_call_is_missed_in_it(gpu: Any, backend: str) -> None:
     def work(rank: int) -> float:
-        gpu.choose(rank)
-        comm = collops.init(rank, 2, backend=backend, comm_domain="without", timeout_s=patience(60))
-        x = gpu.tensor(numbers(rank, 3, "float32"))
-        comm.all_gatherv(x, [3, 3], out=gpu.poisoned((6,), x))
+        comm = start(gpu, backend, rank, 2)
+        gather(comm, gpu, rank)
         if rank == 1:
             return 0
         gpu.cuda.call("cuCtxSynchronize")
         begin = time.monotonic()
         with pytest.raises(collops.PeerLostError, match="rank 1 .*has left"):
-            comm.all_gatherv(x, [3, 3], out=gpu.poisoned((6,), x))
+            gather(comm, gpu, rank)
             gpu.cuda.call("cuCtxSynchronize")
             comm.barrier()
         return time.monotonic() - begin
@@ -159,8 +122,7 @@ def test_a_rank_leaves_while_its_peers_streams_are_slow(gpu: Any, backend: str) 
 
 def test_a_group_of_nccl_is_split(gpu: Any) -> None:
     def work(rank: int) -> Any:
-        gpu.choose(rank)
-        comm = collops.init(rank, 4, backend="nccl", comm_domain="split")
+        comm = start(gpu, "nccl", rank, 4)
         comm.barrier()
         part = comm.split(rank % 2, -rank)  # in reverse order
         x = gpu.tensor(np.array([rank], np.int32))

@@ -10,6 +10,7 @@ import pytest
 
 import collops
 from collops.testing import run_ranks
+from tests.npu.npu_ranks import hccl_group
 
 RANKS = 4
 
@@ -31,57 +32,27 @@ def expected(rank: int) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("check", ["0", "1"])
-def test_its_groups_are_split_off_and_it_is_never_destroyed(
+def test_its_groups_are_split_off_each_time_and_it_is_never_destroyed(
     npu: Any, torch_module: ModuleType, tmp_path: Any, check: str
 ) -> None:
     def work(rank: int) -> tuple[list[Any], int, int]:
         npu.choose(rank)
-        dist = torch_module.distributed
-        dist.init_process_group(
-            "hccl", init_method=f"file://{tmp_path}/store", rank=rank, world_size=RANKS
+        comm, grid = (
+            hccl_group(torch_module, rank, RANKS, tmp_path),
+            collops.TwoDimTPInfo(ag_dim=2, rs_dim=2),
         )
-        backend = dist.group.WORLD._get_backend(torch_module.device("npu"))
-        operation = collops.Operation(
-            collops.LinearParallelParam(
-                hccl_comm=int(backend.get_hccl_comm(rank)),
-                type=4,
-                trans_weight=False,
-                two_dim_tp_info=collops.TwoDimTPInfo(ag_dim=2, rs_dim=2),
-            )
-        )
-        given = [npu.tensor(array) for array in inputs(rank)]
-        outs = [npu.array(operation.forward(given)[0]).tolist() for _ in range(2)]
-        before = npu.live_communicators()
-        del operation
-        collops.core.core().close_all("test")
-        return outs, before, npu.live_communicators()
-
-    results = run_ranks(work, RANKS, env={"COLLOPS_CHECK": check})
-    assert results == [([expected(rank)] * 2, 3, 1) for rank in range(RANKS)]
-
-
-def test_an_operation_may_be_made_again(npu: Any, torch_module: ModuleType, tmp_path: Any) -> None:
-    """Its groups are split off the same communicator a second time."""
-
-    def work(rank: int) -> list[Any]:
-        npu.choose(rank)
-        dist = torch_module.distributed
-        dist.init_process_group(
-            "hccl", init_method=f"file://{tmp_path}/store", rank=rank, world_size=RANKS
-        )
-        backend = dist.group.WORLD._get_backend(torch_module.device("npu"))
         given, outs = [npu.tensor(array) for array in inputs(rank)], []
         for _ in range(2):
             operation = collops.Operation(
                 collops.LinearParallelParam(
-                    hccl_comm=int(backend.get_hccl_comm(rank)),
-                    type=4,
-                    trans_weight=False,
-                    two_dim_tp_info=collops.TwoDimTPInfo(ag_dim=2, rs_dim=2),
+                    hccl_comm=comm, type=4, trans_weight=False, two_dim_tp_info=grid
                 )
             )
-            outs.append(npu.array(operation.forward(given)[0]).tolist())
+            outs += [npu.array(operation.forward(given)[0]).tolist() for _ in range(2)]
+            live = npu.live_communicators()
             del operation
-        return outs
+        collops.core.core().close_all("test")
+        return outs, live, npu.live_communicators()
 
-    assert run_ranks(work, RANKS) == [[expected(rank)] * 2 for rank in range(RANKS)]
+    results = run_ranks(work, RANKS, env={"COLLOPS_CHECK": check})
+    assert results == [([expected(rank)] * 4, 3, 1) for rank in range(RANKS)]

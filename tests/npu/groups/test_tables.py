@@ -14,6 +14,7 @@ import collops
 from collops.launch.rank_table import read_rank_table
 from collops.testing import run_ranks
 from patience import patience
+from tests.npu.npu_ranks import error_of
 
 RANKS = 3
 
@@ -28,12 +29,6 @@ def write(folder: Path, devices: list[int], status: str = "completed") -> str:
     whole.write_text(json.dumps(table))
     whole.rename(path)  # ranks that wait for it never read a part
     return str(path)
-
-
-def error_of(call: Any) -> collops.Error:
-    with pytest.raises(collops.Error) as caught:
-        call()
-    return caught.value
 
 
 def total(npu: Any, comm: Any) -> float:

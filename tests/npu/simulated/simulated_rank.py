@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ P, I32, U32, U64, I64 = (
     ctypes.c_int64,
 )
 ROOT_INFO_BYTES = 4108
-SUM, PROD, MAX, MIN = range(4)
+SUM, PROD = 0, 1
 SEND, RECV = 0, 1
-E_PARA, E_PTR, E_INTERNAL, E_NOT_SUPPORT, E_UNAVAIL, E_TIMEOUT, E_REMOTE = 1, 2, 4, 5, 7, 9, 21
+E_PARA, E_PTR, E_INTERNAL, E_NOT_SUPPORT, E_UNAVAIL, E_TIMEOUT = 1, 2, 4, 5, 7, 9
 TYPES = {
     name: number
     for number, name in enumerate(
@@ -85,6 +87,7 @@ class Rank:
         self.acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
         assert self.acl.aclrtSetDevice(rank) == 0
         self.stream, self.comm = self.new_stream(), P()
+        self.kept: Any = None  # what a call reads later
 
     def new_stream(self) -> P:
         stream = P()
@@ -126,7 +129,7 @@ class Rank:
 
     def start(self, name: str, *args: Any, **over: Any) -> int:
         """The call's answer; buffers are `Memory` or addresses, lists are uint64 arrays."""
-        function = getattr(over.get("library", self.hccl), name)
+        function = getattr(self.hccl, name)
         function.argtypes = SIGNATURES[name]
         values = []
         for value in args:
@@ -145,6 +148,15 @@ class Rank:
         """The call, and its end."""
         assert self.start(name, *args, **over) == 0, self.text()
         assert self.sync(over.get("stream")) == 0
+
+    @contextlib.contextmanager
+    def held(self, only: bool = True) -> Iterator[None]:
+        """The stream begins nothing meanwhile, on the rank for which `only` holds."""
+        if only:
+            assert self.acl.SimHoldStream(self.stream) == 0
+        yield
+        if only:
+            assert self.acl.SimReleaseStream(self.stream) == 0
 
     def async_error(self) -> int:
         error = I32()

@@ -13,47 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
-READ_ONLY = 1  # a flag of versioned capsules
-CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # DLPack's, by numpy's kinds
+from tests.dlpack import CODES, CUDA, Described, Release, capsule, managed
 
-
-class Described(ctypes.Structure):
-    """DLPack's description of a tensor."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_index", ctypes.c_int32),
-        ("num_dims", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", Described), ("context", ctypes.c_void_p), ("release", ctypes.c_void_p))
-
-
-class _Versioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", Described),
-    )
-
-
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_ends = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda capsule: ALIVE.pop(capsule, None))
+_ends = Release(lambda address: ALIVE.pop(address, None))
 ALIVE: dict[int, Any] = {}  # what capsules hold that are not gone yet, by the capsule
 
 
@@ -97,13 +59,8 @@ class OnGpu:
         tensor.shape = numbers(*self.sizes)
         if self.steps is not None:
             tensor.strides = numbers(*self.steps)
-        if self.said_flags is None:
-            held: Any = _Managed(tensor)
-            name = b"dltensor"
-        else:
-            held = _Versioned(1, 0, None, None, self.said_flags, tensor)
-            name = b"dltensor_versioned"
-        made = _new_capsule(ctypes.addressof(held), name, _ends)
+        held = managed(tensor, self.said_flags)
+        made = capsule(held, _ends)
         ALIVE[id(made)] = held
         return made
 

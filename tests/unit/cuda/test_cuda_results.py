@@ -14,9 +14,8 @@ from collops import cuda_array
 from collops.collectives import told_rows
 from collops.tensors import empty_like_kind, maker
 from collops.testing import run_ranks
+from tests.dlpack import CUDA, READ_ONLY
 from tests.unit.cuda.cuda_stand_ins import (
-    CUDA,
-    READ_ONLY,
     CupyArray,
     OnGpu,
     Tensor,
@@ -54,26 +53,19 @@ def of_cupy(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-class Made(OnGpu):
-    """What is asked of collops.CudaArray; there is no driver here."""
-
-    def __init__(self, shape: Any, dtype: Any, device: int, operation: str = "") -> None:
-        super().__init__(shape, np.dtype(dtype).name, device=(CUDA, device), address=1 << 20)
-        self.shape, self.dtype, self.device = shape, dtype, device
-        self.operation = operation
-
-
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Made]:
-    """The CudaArrays that are made."""
-    found: list[Made] = []
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The CudaArrays that are made; there is no driver here."""
+    found: list[Any] = []
 
-    class Recorded(Made):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
+    class Made(OnGpu):
+        def __init__(self, shape: Any, dtype: Any, device: int, operation: str = "") -> None:
+            super().__init__(shape, np.dtype(dtype).name, device=(CUDA, device), address=1 << 20)
+            self.shape, self.dtype, self.device = shape, dtype, device
+            self.operation = operation
             found.append(self)
 
-    monkeypatch.setattr(cuda_array, "CudaArray", Recorded)
+    monkeypatch.setattr(cuda_array, "CudaArray", Made)
     return found
 
 
@@ -101,7 +93,7 @@ def test_a_result_is_of_cupy_on_its_gpu(name: str, comm: Any, of_cupy: list[Any]
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_result_for_another_library(name: str, comm: Any, made: list[Made]) -> None:
+def test_a_result_for_another_library(name: str, comm: Any, made: list[Any]) -> None:
     x, out = OnGpu((4, 3), device=(CUDA, 1)), OnGpu((4, 3), device=(CUDA, 1))
     with pytest.raises(collops.Error, match=NOT_HERE):
         CALLS[name](comm, x, out=out)
@@ -181,7 +173,7 @@ def test_elements_without_a_name_are_refused(comm: Any) -> None:
         comm.all_gather(OnGpu((1,) * 9))
 
 
-def test_scatterv_describes_the_tensors_of_the_root(cupy: Any, made: list[Made]) -> None:
+def test_scatterv_describes_the_tensors_of_the_root(cupy: Any, made: list[Any]) -> None:
     text = told_rows.describe(CupyArray((4, 3), "int16"), "int16", (3,))
     own = told_rows.no_rows("scatterv", text, "cuda:1")
     assert type(own) is CupyArray
@@ -229,15 +221,7 @@ def test_a_workspace_lies_on_the_gpu_of_the_tensors() -> None:
     assert room.streams == [5]
 
 
-def test_forward_makes_outputs(cupy: Any, made: list[Made]) -> None:
-    of_cupy = []
-    empty = cupy.empty
-
-    def record(shape: Any, dtype: Any) -> Any:
-        of_cupy.append(empty(shape, dtype))
-        return of_cupy[-1]
-
-    cupy.empty = record
+def test_forward_makes_outputs(of_cupy: list[Any], made: list[Any]) -> None:
     op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, type=3, backend="shm"))
     tensors = [CupyArray((2, 3), index=1), CupyArray((4, 3), index=1)]
     with pytest.raises(collops.Error, match="x is on cuda:1; this backend moves CPU tensors"):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import collops
+from tests.dlpack import CUDA
 from tests.unit.cuda.cuda_stand_ins import (
-    CUDA,
     CupyArray,
     OnGpu,
     Stream,

@@ -9,15 +9,8 @@ import pytest
 
 import collops
 from collops.core import core
-from tests.unit.cuda.cuda_stand_ins import (
-    ALIVE,
-    CPU,
-    CUDA,
-    CUDA_HOST,
-    CUDA_MANAGED,
-    READ_ONLY,
-    OnGpu,
-)
+from tests.dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, READ_ONLY
+from tests.unit.cuda.cuda_stand_ins import ALIVE, OnGpu
 
 
 @pytest.mark.parametrize(

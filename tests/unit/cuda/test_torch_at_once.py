@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.unit.cuda.cuda_stand_ins import CUDA, Described
+from tests.dlpack import CUDA, Described
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPE = (ctypes.c_int64 * 2)(2, 3)

@@ -95,10 +95,8 @@ uint64_t AlignmentOf(const Product& product) {
   const struct {
     const void* data;
     const Layout& layout;
-  } matrices[] = {{product.a_data, product.a},
-                  {product.b_data, product.b},
-                  {product.beta == 0 ? product.d_data : product.c_data, product.c},
-                  {product.d_data, product.d}};
+  } matrices[] = {
+      {product.a_data, product.a}, {product.b_data, product.b}, {product.d_data, product.d}};
   for (const auto& [data, layout] : matrices) {
     const uint64_t pitch = static_cast<uint64_t>(layout.stride) * BlasSize(layout.type);
     while (least > 1 && (reinterpret_cast<uintptr_t>(data) % least != 0 || pitch % least != 0)) {
@@ -112,12 +110,6 @@ std::string CheckMemory(const Product& product, int device) {
   std::string wrong = CheckOnDevice(product.a_data, product.a.Bytes(), device);
   if (wrong.empty()) wrong = CheckOnDevice(product.b_data, product.b.Bytes(), device);
   if (wrong.empty()) wrong = CheckOnDevice(product.d_data, product.d.Bytes(), device);
-  if (wrong.empty() && product.beta != 0) {
-    wrong = CheckOnDevice(product.c_data, product.c.Bytes(), device);
-  }
-  if (wrong.empty() && product.plan.epilogue == kBiasEpilogue) {
-    wrong = CheckOnDevice(product.plan.bias, product.d.rows * BlasSize(product.d.type), device);
-  }
   return wrong;
 }
 
@@ -163,8 +155,6 @@ std::string CheckWorkspace(const Algorithm& algorithm, const void* workspace, si
 
 extern "C" {
 
-Result cuCtxSynchronize();
-
 size_t cublasLtGetVersion() {
   return 130100;
 }
@@ -204,18 +194,11 @@ Blas cublasLtCreate(void** handle) {
   known.handles.insert(*handle);
   return Blas::kSuccess;
 }
-// As its reference says, it synchronises the device.
-Blas cublasLtDestroy(void* handle) {
-  if (cuCtxSynchronize() != Result::kSuccess) return Blas::kNotInitialized;
-  Known& known = GetKnown();
-  const std::lock_guard<std::mutex> lock(known.mutex);
-  if (known.handles.erase(handle) == 0) return Blas::kNotInitialized;
-  delete static_cast<Handle*>(handle);
-  return Blas::kSuccess;
-}
-
 Blas cublasLtMatmulDescCreate(MatmulPlan** plan, int32_t compute, int32_t scale) {
-  *plan = new MatmulPlan{compute, scale};
+  if (compute != kCompute32 || scale != kReal32) {
+    return Refuse(Blas::kNotSupported, "the simulation computes in float32");
+  }
+  *plan = new MatmulPlan;
   return Blas::kSuccess;
 }
 Blas cublasLtMatmulDescDestroy(MatmulPlan* plan) {
@@ -224,61 +207,22 @@ Blas cublasLtMatmulDescDestroy(MatmulPlan* plan) {
 }
 Blas cublasLtMatmulDescSetAttribute(MatmulPlan* plan, int32_t attribute, const void* value,
                                     size_t bytes) {
-  constexpr int32_t kScaleType = 1, kPointerMode = 2, kTransA = 3, kTransB = 4, kEpilogue = 7,
-                    kBiasPointer = 8, kMultiprocessors = 15;
-  int32_t ignored = 0;
-  switch (attribute) {
-    case kScaleType:
-      return Set(&plan->scale, value, bytes);
-    case kPointerMode: {
-      const Blas set = Set(&ignored, value, bytes);
-      if (set != Blas::kSuccess || ignored == 0) return set;
-      return Refuse(Blas::kNotSupported, "alpha and beta lie on the host here");
-    }
-    case kTransA:
-      return Set(&plan->transposes_a, value, bytes);
-    case kTransB:
-      return Set(&plan->transposes_b, value, bytes);
-    case kEpilogue:
-      return Set(&plan->epilogue, value, bytes);
-    case kBiasPointer:
-      return Set(&plan->bias, value, bytes);
-    case kMultiprocessors:
-      return Set(&plan->multiprocessors, value, bytes);
-  }
+  constexpr int32_t kTransA = 3, kTransB = 4, kMultiprocessors = 15;
+  if (attribute == kTransA) return Set(&plan->transposes_a, value, bytes);
+  if (attribute == kTransB) return Set(&plan->transposes_b, value, bytes);
+  if (attribute == kMultiprocessors) return Set(&plan->multiprocessors, value, bytes);
   return Refuse(Blas::kNotSupported, "the simulation does not know this attribute");
 }
 
 Blas cublasLtMatrixLayoutCreate(Layout** layout, int32_t type, uint64_t rows, uint64_t columns,
                                 int64_t stride) {
-  *layout = new Layout{type, kColumns, rows, columns, stride};
+  *layout = new Layout{type, rows, columns, stride};
   return Blas::kSuccess;
 }
 Blas cublasLtMatrixLayoutDestroy(Layout* layout) {
   delete layout;
   return Blas::kSuccess;
 }
-Blas cublasLtMatrixLayoutSetAttribute(Layout* layout, int32_t attribute, const void* value,
-                                      size_t bytes) {
-  switch (attribute) {
-    case 0:
-      return Set(&layout->type, value, bytes);
-    case 1:
-      return Set(&layout->order, value, bytes);
-    case 2:
-      return Set(&layout->rows, value, bytes);
-    case 3:
-      return Set(&layout->columns, value, bytes);
-    case 4:
-      return Set(&layout->stride, value, bytes);
-    case 5:
-      return Set(&layout->batches, value, bytes);
-    case 6:
-      return Set(&layout->batch_stride, value, bytes);
-  }
-  return Refuse(Blas::kNotSupported, "the simulation does not know this attribute");
-}
-
 Blas cublasLtMatmulPreferenceCreate(Preference** preference) {
   *preference = new Preference;
   return Blas::kSuccess;
@@ -352,7 +296,7 @@ Blas cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorithm, int32_t at
 
 Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, const void* a_data,
                     const Layout* a, const void* b_data, const Layout* b, const void* beta,
-                    const void* c_data, const Layout* c, void* d_data, const Layout* d,
+                    const void*, const Layout* c, void* d_data, const Layout* d,
                     const Algorithm* algorithm, void* workspace, size_t workspace_bytes,
                     void* stream_handle) {
   const Blas entered = Enter("cublasLtMatmul");
@@ -363,9 +307,11 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
       ContextOf(stream) != static_cast<Handle*>(handle)->context) {
     return Refuse(Blas::kInvalidValue, "the stream is not one of the handle's context");
   }
-  Product product{*plan, *a, *b, *c, *d, a_data, b_data, c_data, d_data};
+  Product product{*plan, *a, *b, *c, *d, a_data, b_data, d_data};
   std::memcpy(&product.alpha, alpha, sizeof(float));
-  std::memcpy(&product.beta, beta, sizeof(float));
+  float times_c = 0;
+  std::memcpy(&times_c, beta, sizeof(float));
+  if (times_c != 0) return Refuse(Blas::kNotSupported, "the simulation adds no C");
   const int device = ContextOf(stream)->device;
   std::string wrong = CheckShapes(product);
   if (wrong.empty()) wrong = CheckMemory(product, device);
@@ -391,7 +337,7 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
         Multiply(product, parts, rounds);
         return Result::kSuccess;
       },
-      {a_data, b_data, c_data, d_data, plan->bias, workspace});
+      {a_data, b_data, d_data, workspace});
   return result == Result::kSuccess ? Blas::kSuccess : Blas::kExecutionFailed;
 }
 

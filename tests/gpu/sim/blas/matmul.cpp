@@ -35,13 +35,9 @@ float Rounded(float value, int32_t type) {
   return Read(&kept, type, 0);
 }
 
-const void* View(const void* address) {
-  return HostView(reinterpret_cast<uint64_t>(address));
-}
-
 // op(X) as floats, row by row.
 std::vector<float> Unpack(const void* address, const Layout& layout, bool transposes) {
-  const void* const data = View(address);
+  const void* const data = HostView(reinterpret_cast<uint64_t>(address));
   const uint64_t rows = transposes ? layout.columns : layout.rows;
   const uint64_t columns = transposes ? layout.rows : layout.columns;
   std::vector<float> values(rows * columns);
@@ -52,10 +48,6 @@ std::vector<float> Unpack(const void* address, const Layout& layout, bool transp
     }
   }
   return values;
-}
-
-bool IsKnown(int32_t type) {
-  return BlasSize(type) != 0;
 }
 
 }  // namespace
@@ -76,21 +68,16 @@ size_t Layout::Bytes() const {
 }
 
 std::string CheckShapes(const Product& product) {
-  const auto& [plan, a, b, c, d, a_data, b_data, c_data, d_data, alpha, beta] = product;
+  const auto& [plan, a, b, c, d, a_data, b_data, d_data, alpha] = product;
   for (const Layout* layout : {&a, &b, &c, &d}) {
-    const auto least =
-        static_cast<int64_t>(layout->order == kColumns ? layout->rows : layout->columns);
-    if (!IsKnown(layout->type)) return "the simulation knows float32, float16 and bfloat16 only";
+    const auto least = static_cast<int64_t>(layout->rows);
+    if (BlasSize(layout->type) == 0)
+      return "the simulation knows float32, float16 and bfloat16 only";
     if (layout->stride < least) return "a leading dimension is less than the matrix is wide";
-    if (layout->batches != 1) return "the simulation multiplies no batches";
   }
-  if (plan.compute != kCompute32 && plan.compute != kComputeTf32) return "compute is float32";
-  if (plan.scale != kReal32) return "alpha and beta are float32";
   if (a.type != b.type || c.type != d.type) return "A and B, and C and D, have one type";
   if (a.type != d.type && d.type != kReal32) return "D has the type of A, or float32";
-  if (c.order != d.order || c.rows != d.rows || c.columns != d.columns) {
-    return "C and D have one shape and order";
-  }
+  if (c.rows != d.rows || c.columns != d.columns) return "C and D have one shape";
   const uint64_t m = plan.transposes_a != 0 ? a.columns : a.rows;
   const uint64_t k = plan.transposes_a != 0 ? a.rows : a.columns;
   const uint64_t inner = plan.transposes_b != 0 ? b.columns : b.rows;
@@ -118,16 +105,7 @@ void Multiply(const Product& product, int split, bool rounds) {
       }
       for (size_t c = 0; c < n; ++c) sums[c] += rounds ? Rounded(part[c], d.type) : part[c];
     }
-    for (size_t c = 0; c < n; ++c) {
-      float value = product.alpha * sums[c];
-      if (product.beta != 0) {
-        value += product.beta * Read(View(product.c_data), product.c.type, product.c.At(r, c));
-      }
-      if (product.plan.epilogue == kBiasEpilogue) {
-        value += Read(View(product.plan.bias), d.type, r);
-      }
-      Write(out, d.type, d.At(r, c), value);
-    }
+    for (size_t c = 0; c < n; ++c) Write(out, d.type, d.At(r, c), product.alpha * sums[c]);
   }
 }
 

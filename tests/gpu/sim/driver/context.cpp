@@ -1,14 +1,16 @@
 #include "driver/context.h"
 
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
-#include "driver/caller.h"
 #include "driver/capture.h"
-#include "driver/fault.h"
 #include "driver/memory.h"
 #include "driver/stream.h"
 
@@ -30,6 +32,63 @@ Context* Contexts() {
     return made;
   }();
   return contexts;
+}
+
+std::string LibraryOf(const void* address) {
+  Dl_info info;
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
+  return info.dli_fname;
+}
+
+// With the slash at its end.
+std::string FolderOf(const std::string& path) {
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+// Whether a call that may wait for kernels counts as a mistake while one waits for its peers. It
+// does, unless COLLOPS_SIM_WAITS_OF names a library and the call comes from elsewhere: a program
+// may wait for its own ranks' kernels, but a library that does so inside of a call may keep the
+// peers from coming.
+bool CountsAsWait() {
+  const char* const named = std::getenv("COLLOPS_SIM_WAITS_OF");
+  if (named == nullptr) return true;
+  // That of the simulated libraries, which call each other.
+  const std::string own = FolderOf(LibraryOf(reinterpret_cast<const void*>(&NumDevices)));
+  void* frames[16];
+  const int count = backtrace(frames, 16);
+  for (int i = 0; i < count; ++i) {
+    const std::string caller = LibraryOf(frames[i]);
+    const std::string folder = FolderOf(caller);
+    if (folder != own) return caller.compare(folder.size(), std::strlen(named), named) == 0;
+  }
+  return true;
+}
+
+struct sigaction before_ours;
+
+void Write(const char* text) {
+  const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+  static_cast<void>(written);
+}
+
+// The fault occurs again where this returns, and what was set before takes it.
+void Explain(int, siginfo_t* info, void*) {
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  if (IsDeviceAddress(address)) {
+    Write("simulated CUDA: host code touched device memory\n");
+  } else if (IsHostView(address)) {
+    Write("simulated CUDA: a kernel touched device memory that is not there or not accessible\n");
+  }
+  sigaction(SIGSEGV, &before_ours, nullptr);
+}
+
+// From now on a segmentation fault at an address of a simulated GPU says so before it ends the
+// process: host code has touched device memory, or a kernel memory that is not mapped for it.
+void ExplainFaults() {
+  struct sigaction action = {};
+  action.sa_sigaction = Explain;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, &before_ours);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace collops_sim {
 
-// ncclDataType_t and ncclRedOp_t, as numbers of nccl.h.
+// ncclDataType_t, as numbers of nccl.h.
 enum DataType {
   kInt8,
   kUint8,
@@ -24,15 +24,12 @@ enum DataType {
   kFloat8e5m2,
   kNumTypes
 };
-enum Reduction { kSum, kProd, kMax, kMin, kAvg, kNumReductions };
 
 // 0 for a number that is no type.
 size_t SizeOf(int type);
 bool CanReduce(int type);
-// left[i] = left[i] op right[i], rounded to the type each time as NCCL's rings do.
+// In elements of the type.
 void Combine(int type, int reduction, void* left, const void* right, size_t count);
-// For kAvg, at the end.
-void Divide(int type, void* data, size_t count, int ranks);
 
 // One call of NCCL.
 struct Call {
@@ -41,7 +38,6 @@ struct Call {
     kReduceScatter,
     kAllReduce,
     kBroadcast,
-    kReduce,
     kSend,
     kRecv,
   };

@@ -40,11 +40,6 @@ std::vector<const void*> MemoryOf(const std::vector<Call>& calls) {
 
 }  // namespace
 
-std::string HostAddress() {
-  const char* text = std::getenv("COLLOPS_SIM_HOST_IP");
-  return text == nullptr ? "" : text;
-}
-
 std::shared_ptr<Comm> FindComm(void* handle) {
   Comms& comms = GetComms();
   const std::lock_guard<std::mutex> lock(comms.mutex);
@@ -61,14 +56,9 @@ bool ForgetComm(void* handle) {
   const std::lock_guard<std::mutex> lock(comms.mutex);
   return comms.all.erase(handle) != 0;
 }
-int LiveComms() {
-  Comms& comms = GetComms();
-  const std::lock_guard<std::mutex> lock(comms.mutex);
-  return static_cast<int>(comms.all.size());
-}
 
 Nccl Comm::Meet(const std::string& root) {
-  const std::string error = mesh_.Connect(root, HostAddress(), rank_, size_, device_, TimeoutS());
+  const std::string error = mesh_.Connect(root, "", rank_, size_, device_, TimeoutS());
   if (!error.empty()) {
     if (!mesh_.IsStopped()) {
       Mistake("NCCL, rank " + std::to_string(rank_) + " of " + std::to_string(size_) + ": " +
@@ -266,16 +256,15 @@ bool Comm::Move(const Call& call) {
   const size_t bytes = call.bytes();
   char* const send = static_cast<char*>(HostView(reinterpret_cast<uint64_t>(call.send)));
   char* const receive = static_cast<char*>(HostView(reinterpret_cast<uint64_t>(call.receive)));
-  const bool reduces = call.kind == Call::kReduceScatter || call.kind == Call::kAllReduce ||
-                       call.kind == Call::kReduce;
+  const bool reduces = call.kind == Call::kReduceScatter || call.kind == Call::kAllReduce;
+  const bool has_root = call.kind == Call::kBroadcast;
   std::vector<std::vector<char>> parts(reduces ? static_cast<size_t>(size_) : 0);
   for (std::vector<char>& part : parts) part.resize(bytes);
   std::vector<Transfer> transfers;
   for (int r = 0; r < size_; ++r) {
     const size_t at = static_cast<size_t>(r);
-    const bool has_roots = call.kind == Call::kBroadcast || call.kind == Call::kReduce;
-    const bool i_send = !has_roots || (call.kind == Call::kBroadcast ? rank_ : r) == call.root;
-    const bool i_receive = !has_roots || (call.kind == Call::kBroadcast ? r : rank_) == call.root;
+    const bool i_send = !has_root || rank_ == call.root;
+    const bool i_receive = !has_root || r == call.root;
     char* const from = call.kind == Call::kReduceScatter ? send + at * bytes : send;
     char* const to = reduces                         ? parts[at].data()
                      : call.kind == Call::kAllGather ? receive + at * bytes
@@ -288,7 +277,7 @@ bool Comm::Move(const Call& call) {
     if (i_receive) transfers.push_back({kCollectives, r, false, to, bytes});
   }
   if (!Exchange(transfers)) return Stopped();
-  if (reduces && (call.kind != Call::kReduce || call.root == rank_)) Reduce(call, parts);
+  if (reduces) Reduce(call, parts);
   return true;
 }
 
@@ -302,9 +291,7 @@ void Comm::Reduce(const Call& call, const std::vector<std::vector<char>>& parts)
   for (size_t piece = 0; piece < (is_whole ? size : 1); ++piece) {
     const size_t begin = is_whole ? call.count * piece / size : 0;
     const size_t end = is_whole ? call.count * (piece + 1) / size : call.count;
-    const size_t owner = is_whole                     ? piece
-                         : call.kind == Call::kReduce ? static_cast<size_t>(call.root)
-                                                      : static_cast<size_t>(rank_);
+    const size_t owner = is_whole ? piece : static_cast<size_t>(rank_);
     std::vector<char> sum((end - begin) * element);
     for (size_t step = 1; step <= size && !sum.empty(); ++step) {
       const char* const part = parts[(owner + step) % size].data() + begin * element;
@@ -314,7 +301,6 @@ void Comm::Reduce(const Call& call, const std::vector<std::vector<char>>& parts)
         Combine(call.type, call.reduction, sum.data(), part, end - begin);
       }
     }
-    if (call.reduction == kAvg) Divide(call.type, sum.data(), end - begin, size_);
     if (!sum.empty()) std::memcpy(receive + begin * element, sum.data(), sum.size());
   }
 }

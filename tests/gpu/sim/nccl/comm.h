@@ -26,9 +26,6 @@ enum class Nccl : int32_t {
   kInProgress = 7,
 };
 
-// COLLOPS_SIM_HOST_IP: the address of this host; empty where all ranks are on one host.
-std::string HostAddress();
-
 // What the ranks' sockets are for; hosts agree on parts, and connect, apart from kernels.
 enum Channel { kCollectives, kMessages, kAnswers, kHosts, kConnections, kNumChannels };
 
@@ -50,7 +47,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   Mesh& mesh() { return mesh_; }
 
   // ncclCommGetAsyncError's: kInProgress while a call that does not block is under way.
-  Nccl state() const { return mesh_.HasLostHost() ? Nccl::kRemoteError : state_.load(); }
+  Nccl state() const { return state_; }
   void set_state(Nccl state) { state_ = state; }
 
   // Of a part, whose members are known only now.
@@ -113,6 +110,5 @@ class Comm : public std::enable_shared_from_this<Comm> {
 std::shared_ptr<Comm> FindComm(void* handle);
 void KeepComm(const std::shared_ptr<Comm>& comm);
 bool ForgetComm(void* handle);
-int LiveComms();
 
 }  // namespace collops_sim

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "driver/memory.h"
+#include "sim/combine.h"
 
 namespace collops_sim {
 namespace {
@@ -129,9 +130,9 @@ bool Overlaps(const Call& call, const Comm& comm) {
 std::string CheckBuffers(const Call& call, const Comm& comm) {
   const size_t bytes = call.bytes();
   const size_t ranks = static_cast<size_t>(comm.size());
-  const bool is_root = call.root == comm.rank();
-  const bool sends = call.kind != Call::kRecv && (call.kind != Call::kBroadcast || is_root);
-  const bool receives = call.kind != Call::kSend && (call.kind != Call::kReduce || is_root);
+  const bool sends =
+      call.kind == Call::kBroadcast ? call.root == comm.rank() : call.kind != Call::kRecv;
+  const bool receives = call.kind != Call::kSend;
   const size_t sent = call.kind == Call::kReduceScatter ? ranks * bytes : bytes;
   const size_t received = call.kind == Call::kAllGather ? ranks * bytes : bytes;
   std::string wrong;
@@ -146,8 +147,7 @@ std::string CheckBuffers(const Call& call, const Comm& comm) {
 std::string CheckCall(const Call& call, const Comm& comm) {
   if (SizeOf(call.type) == 0) return "no such data type";
   if (call.reduction < 0 || call.reduction >= kNumReductions) return "no such reduction";
-  const bool reduces = call.kind == Call::kReduceScatter || call.kind == Call::kAllReduce ||
-                       call.kind == Call::kReduce;
+  const bool reduces = call.kind == Call::kReduceScatter || call.kind == Call::kAllReduce;
   if (reduces && !CanReduce(call.type)) return "the simulation does not reduce this type";
   if (call.root < 0 || call.root >= comm.size()) return "no such rank";
   if (call.stream->device() != comm.device()) return "the stream is another device's";

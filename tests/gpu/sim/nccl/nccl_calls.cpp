@@ -36,11 +36,6 @@ Nccl ncclBroadcast(const void* send, void* receive, size_t count, int type, int 
   return Add("ncclBroadcast", comm, {Call::kBroadcast, send, receive, count, type, 0, root},
              stream);
 }
-Nccl ncclReduce(const void* send, void* receive, size_t count, int type, int reduction, int root,
-                void* comm, void* stream) {
-  return Add("ncclReduce", comm, {Call::kReduce, send, receive, count, type, reduction, root},
-             stream);
-}
 Nccl ncclSend(const void* data, size_t count, int type, int peer, void* comm, void* stream) {
   return Add("ncclSend", comm, {Call::kSend, data, nullptr, count, type, 0, peer}, stream);
 }

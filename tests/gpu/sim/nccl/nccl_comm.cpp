@@ -53,17 +53,6 @@ Nccl ReadConfig(const Config* config, bool* blocks) {
   return Nccl::kSuccess;
 }
 
-Nccl InitRank(void** made, int size, const UniqueId& id, int rank, int device, bool blocks) {
-  if (size < 1 || rank < 0 || rank >= size || PrimaryOf(device) == nullptr) {
-    return RefuseNccl(Nccl::kInvalidArgument, "no such rank or device");
-  }
-  const std::string root(id.bytes, strnlen(id.bytes, kIdBytes));
-  if (root.empty()) return RefuseNccl(Nccl::kInvalidArgument, "the unique id is empty");
-  const auto comm = std::make_shared<Comm>(rank, size, device, blocks);
-  *made = comm.get();
-  return AddInit(comm, [comm, root] { return comm->Meet(root); });
-}
-
 // Rank 0 of the parent hears what every rank wants, and tells all of it.
 struct Wish {
   int32_t color;
@@ -77,7 +66,7 @@ Nccl Split(Comm* parent, int color, int key, const std::shared_ptr<Comm>& part) 
   std::vector<Wish> wishes(size);
   Wish mine{color, key, parent->device(), {}};
   // Each rank opens a root; the first of its color's is taken.
-  OpenRoot(HostAddress(), TimeoutS()).copy(mine.root, sizeof(mine.root) - 1);
+  OpenRoot("", TimeoutS()).copy(mine.root, sizeof(mine.root) - 1);
   Mesh& mesh = parent->mesh();
   bool heard = true;
   for (int r = 0; r < parent->size() && heard; ++r) {
@@ -162,8 +151,7 @@ const char* ncclGetLastError(void*) {
 Nccl ncclGetUniqueId(UniqueId* id) {
   const int planned = PlannedFailure("ncclGetUniqueId");
   if (planned != 0) return static_cast<Nccl>(planned);
-  const std::string root = OpenRoot(HostAddress(), TimeoutS());
-  if (root.empty()) return RefuseNccl(Nccl::kSystemError, "no address of this host");
+  const std::string root = OpenRoot("", TimeoutS());
   std::memset(id, 0, sizeof(*id));
   root.copy(id->bytes, kIdBytes - 1);
   return Nccl::kSuccess;
@@ -174,20 +162,13 @@ Nccl ncclCommInitRankConfig(void** comm, int size, UniqueId id, int rank, Config
   bool blocks = true;
   const Nccl result = ReadConfig(config, &blocks);
   if (result != Nccl::kSuccess) return result;
-  return InitRank(comm, size, id, rank, DeviceHere(), blocks);
-}
-Nccl ncclCommInitRank(void** comm, int size, UniqueId id, int rank) {
-  return ncclCommInitRankConfig(comm, size, id, rank, nullptr);
-}
-Nccl ncclCommInitAll(void** comms, int size, const int* devices) {
-  UniqueId id{};
-  Nccl result = ncclGetUniqueId(&id);
-  StartGroup();
-  for (int r = 0; r < size && result == Nccl::kSuccess; ++r) {
-    result = InitRank(&comms[r], size, id, r, devices == nullptr ? r : devices[r], true);
+  const std::string root(id.bytes, strnlen(id.bytes, kIdBytes));
+  if (size < 1 || rank < 0 || rank >= size || root.empty()) {
+    return RefuseNccl(Nccl::kInvalidArgument, "no such rank, or the unique id is empty");
   }
-  const Nccl ended = EndGroup();
-  return result != Nccl::kSuccess ? result : ended;
+  const auto made = std::make_shared<Comm>(rank, size, DeviceHere(), blocks);
+  *comm = made.get();
+  return AddInit(made, [made, root] { return made->Meet(root); });
 }
 Nccl ncclCommSplit(void* handle, int color, int key, void** made, Config* config) {
   std::shared_ptr<Comm> parent;
@@ -267,24 +248,6 @@ Nccl ncclCommAbort(void* handle) {
   comm->AwaitGraphs("ncclCommAbort");
   ForgetComm(handle);
   return result;
-}
-
-Result cuMemAlloc_v2(uint64_t* pointer, size_t bytes);
-Result cuMemFree_v2(uint64_t pointer);
-Nccl ncclMemAlloc(void** pointer, size_t bytes) {
-  uint64_t address = 0;
-  const Result result = cuMemAlloc_v2(&address, bytes);
-  *pointer = reinterpret_cast<void*>(address);
-  return result == Result::kSuccess ? Nccl::kSuccess : Nccl::kUnhandledCudaError;
-}
-Nccl ncclMemFree(void* pointer) {
-  const Result result = cuMemFree_v2(reinterpret_cast<uint64_t>(pointer));
-  return result == Result::kSuccess ? Nccl::kSuccess : Nccl::kUnhandledCudaError;
-}
-
-// For tests: how many communicators this process has.
-int SimLiveComms() {
-  return LiveComms();
 }
 
 }  // extern "C"

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// HCCL's numbers (hccl_types.h) and what it computes with them.
+// HCCL's numbers of types (hccl_types.h) and what it computes with them.
 namespace collops_sim {
 
 enum Type {
@@ -20,12 +20,11 @@ enum Type {
   kFloat64 = 10,
   kBFloat16 = 11
 };
-enum Reduction { kSum = 0, kProduct = 1, kMax = 2, kMin = 3 };
 
 // Bytes of an element; 0 for a type that no call here takes.
 size_t SizeOf(int type);
 
-// left = left (reduction) right, in the elements' own type: partial sums are rounded each time.
+// In elements of the type.
 void Combine(int type, int reduction, void* left, const void* right, size_t count);
 
 }  // namespace collops_sim

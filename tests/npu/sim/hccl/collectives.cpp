@@ -1,4 +1,4 @@
-// Collectives with one count, of a simulated libhccl, from the published signatures.
+// Collectives of a simulated libhccl but for the two V calls, from the published signatures.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -7,7 +7,9 @@
 #include "request.h"
 
 using collops_sim::Block;
+using collops_sim::BlocksOf;
 using collops_sim::Call;
+using collops_sim::ExtentOf;
 using collops_sim::Request;
 
 namespace {
@@ -105,6 +107,31 @@ int HcclBroadcast(void* buffer, uint64_t count, int type, uint32_t root, void* c
   call.received = Nothing(request);
   call.received[root] = {Bytes(buffer), count};
   return request.Start(std::move(call), {buffer, count}, {buffer, 0});
+}
+
+int HcclAlltoAllV(const void* send, const void* send_counts, const void* send_displs, int send_type,
+                  const void* receive, const void* receive_counts, const void* receive_displs,
+                  int receive_type, void* comm, void* stream) {
+  Request request("HcclAlltoAllV", comm, stream);
+  Call call(Call::kAllToAllV, send_type);
+  if (!request.NeedCopied(send_type) || !request.NeedCopied(receive_type)) return request.code();
+  if (send_type != receive_type) {
+    request.Refuse(collops_sim::kBadParameter, "sendType and recvType differ");
+  }
+  std::vector<std::vector<uint64_t>> lists;  // what is sent, and what is received
+  for (const void* list : {send_counts, send_displs, receive_counts, receive_displs}) {
+    if (!request.NeedList(list)) return request.code();
+    lists.push_back(call.Read(list, request.size()));
+    if (!request.NeedCounts(lists.back())) return request.code();
+  }
+  if (lists[0][request.rank()] != lists[2][request.rank()]) {
+    request.Refuse(collops_sim::kBadParameter, "the counts of the own block differ");
+    return request.code();
+  }
+  call.sent = BlocksOf(Bytes(send), call.element(), lists[0], lists[1]);
+  call.received = BlocksOf(Bytes(receive), call.element(), lists[2], lists[3]);
+  return request.Start(std::move(call), {send, ExtentOf(lists[0], lists[1])},
+                       {receive, ExtentOf(lists[2], lists[3])});
 }
 
 int HcclBarrier(void* comm, void* stream) {

@@ -23,11 +23,8 @@ size_t At(int rank) {
 }  // namespace
 
 std::string HostAddress() {
-  for (const char* variable : {"COLLOPS_SIM_HOST_IP", "HCCL_IF_IP"}) {
-    const char* text = std::getenv(variable);
-    if (text != nullptr && *text != '\0') return text;
-  }
-  return "";
+  const char* const text = std::getenv("COLLOPS_SIM_HOST_IP");
+  return text == nullptr ? "" : text;
 }
 
 double ConnectS() {

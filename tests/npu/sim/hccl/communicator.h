@@ -27,7 +27,7 @@ enum Result {
   kRemote = 21,
 };
 
-// COLLOPS_SIM_HOST_IP or HCCL_IF_IP: the address of this host; empty if neither is set.
+// COLLOPS_SIM_HOST_IP: the address of this host; empty if it is not set.
 std::string HostAddress();
 // HCCL_CONNECT_TIMEOUT: how long ranks wait for each other on the host.
 double ConnectS();

@@ -3,18 +3,20 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
 
 #include "acl.h"
 #include "communicator.h"
-#include "json.h"
 #include "sim/sockets.h"
 
 namespace collops_sim {
@@ -22,6 +24,95 @@ namespace {
 
 constexpr size_t kMostServerId = 64;
 constexpr int kMostDevice = 7;
+
+// As much of JSON as rank tables have.
+struct Json {
+  enum Kind { kString, kOther, kObject, kArray };
+
+  Kind kind = kOther;  // numbers, true, false and null are not told apart
+  std::string text;
+  std::map<std::string, Json> members;
+  std::vector<Json> items;
+
+  // Null if there is none.
+  const Json* Find(const std::string& name) const {
+    const auto found = members.find(name);
+    return found == members.end() ? nullptr : &found->second;
+  }
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string text) : text_(std::move(text)) {}
+
+  // False if the text is no JSON.
+  bool All(Json* result) { return Value(result) && Peek() == '\0' && at_ >= text_.size(); }
+
+ private:
+  bool Value(Json* result) {
+    switch (Peek()) {
+      case '{':
+        return Object(result);
+      case '[':
+        return Array(result);
+      case '"':
+        result->kind = Json::kString;
+        return String(&result->text);
+      default:
+        return Other(result);
+    }
+  }
+  char Peek() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool Take(char wanted) {
+    if (Peek() != wanted) return false;
+    ++at_;
+    return true;
+  }
+  bool Object(Json* result) {
+    result->kind = Json::kObject;
+    if (!Take('{')) return false;
+    if (Take('}')) return true;
+    do {
+      std::string name;
+      if (Peek() != '"' || !String(&name) || !Take(':')) return false;
+      if (!Value(&result->members[name])) return false;
+    } while (Take(','));
+    return Take('}');
+  }
+  bool Array(Json* result) {
+    result->kind = Json::kArray;
+    if (!Take('[')) return false;
+    if (Take(']')) return true;
+    do {
+      if (!Value(&result->items.emplace_back())) return false;
+    } while (Take(','));
+    return Take(']');
+  }
+  // Escapes are kept as they are: no field of a rank table needs one.
+  bool String(std::string* result) {
+    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
+      if (text_[at_] == '\\') *result += text_[at_++];
+      if (at_ < text_.size()) *result += text_[at_];
+    }
+    return Take('"');
+  }
+  bool Other(Json* result) {
+    result->kind = Json::kOther;
+    const size_t begin = at_;
+    while (at_ < text_.size() && std::strchr("+-.", text_[at_]) != nullptr) ++at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '.')) {
+      ++at_;
+    }
+    return at_ > begin;
+  }
+
+  const std::string text_;
+  size_t at_ = 0;
+};
 
 // What is wrong with a table; HcclResult's number goes with it.
 struct Problem {
@@ -145,7 +236,7 @@ int RankTable::Read(const char* path) {
       std::ostringstream text;
       text << file.rdbuf();
       Json table;
-      if (!Json::Parse(text.str(), &table) || table.kind != Json::kObject) {
+      if (!Parser(text.str()).All(&table) || table.kind != Json::kObject) {
         throw Problem{kBadParameter, "EI0004: invalid ranktable format"};
       }
       const std::string status = Text(table, "status");

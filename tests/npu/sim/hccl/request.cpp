@@ -9,12 +9,12 @@
 
 #include "acl.h"
 #include "arithmetic.h"
+#include "sim/combine.h"
 
 namespace collops_sim {
 namespace {
 
 constexpr uint64_t kMostElements = 0x7FFFFFFFF;
-constexpr int kNumReductions = 4;
 
 std::mutex live_mutex;
 std::set<Communicator*>& Live() {
@@ -74,6 +74,23 @@ Communicator* FindWhere(const std::function<bool(const Communicator&)>& matches)
 int CheckDevice(const Communicator& communicator) {
   if (CurrentDevice() == communicator.device()) return kSuccess;
   return collops_sim::Refuse(kInternal, "this thread's device is not the communicator's");
+}
+
+std::vector<Block> BlocksOf(void* data, size_t element, const std::vector<uint64_t>& counts,
+                            const std::vector<uint64_t>& displs) {
+  std::vector<Block> blocks;
+  for (size_t r = 0; r < counts.size(); ++r) {
+    blocks.push_back({static_cast<char*>(data) + displs[r] * element, counts[r]});
+  }
+  return blocks;
+}
+
+uint64_t ExtentOf(const std::vector<uint64_t>& counts, const std::vector<uint64_t>& displs) {
+  uint64_t extent = 0;
+  for (size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] > 0) extent = std::max(extent, displs[r] + counts[r]);
+  }
+  return extent;
 }
 
 Request::Request(const char* function, void* comm, void* stream)

@@ -23,6 +23,11 @@ Communicator* FindWhere(const std::function<bool(const Communicator&)>& matches)
 // kSuccess if this thread's device is the one for which the communicator was made.
 int CheckDevice(const Communicator& communicator);
 
+// The blocks of a list, and the elements up to the end of the last one that has any.
+std::vector<Block> BlocksOf(void* data, size_t element, const std::vector<uint64_t>& counts,
+                            const std::vector<uint64_t>& displs);
+uint64_t ExtentOf(const std::vector<uint64_t>& counts, const std::vector<uint64_t>& displs);
+
 struct Span {
   const void* data;
   uint64_t count;  // in elements

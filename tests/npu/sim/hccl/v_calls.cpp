@@ -1,13 +1,14 @@
 // The two V collectives of a simulated libhccl, apart: a library without them exists, too.
-#include <algorithm>
 #include <cstdint>
 
 #include "acl.h"
 #include "arithmetic.h"
 #include "request.h"
+#include "sim/combine.h"
 
-using collops_sim::Block;
+using collops_sim::BlocksOf;
 using collops_sim::Call;
+using collops_sim::ExtentOf;
 using collops_sim::Request;
 
 namespace {
@@ -28,23 +29,6 @@ bool NeedType(Request& request, int type, bool reduces) {
     default:
       return request.Refuse(kNotSupported, "this data type is not taken by this call");
   }
-}
-
-// The elements up to the end of the last block.
-uint64_t Extent(const Call& call) {
-  uint64_t extent = 0;
-  for (size_t r = 0; r < call.counts.size(); ++r) {
-    if (call.counts[r] > 0) extent = std::max(extent, call.displs[r] + call.counts[r]);
-  }
-  return extent;
-}
-
-std::vector<Block> Blocks(const Call& call, char* data) {
-  std::vector<Block> blocks;
-  for (size_t r = 0; r < call.counts.size(); ++r) {
-    blocks.push_back({data + call.displs[r] * call.element(), call.counts[r]});
-  }
-  return blocks;
 }
 
 bool NeedOwnCount(Request& request, const Call& call, uint64_t own_count) {
@@ -77,8 +61,8 @@ int HcclAllGatherV(void* send, uint64_t send_count, void* receive, const void* c
   Call call(Call::kAllGatherV, type);
   if (!Prepare(request, call, counts, displs, send_count)) return request.code();
   call.sent.assign(request.size(), {static_cast<char*>(send), send_count});
-  call.received = Blocks(call, static_cast<char*>(receive));
-  const uint64_t extent = Extent(call);
+  call.received = BlocksOf(receive, call.element(), call.counts, call.displs);
+  const uint64_t extent = ExtentOf(call.counts, call.displs);
   return request.Start(std::move(call), {send, send_count}, {receive, extent});
 }
 
@@ -94,10 +78,10 @@ int HcclReduceScatterV(void* send, const void* counts, const void* displs, void*
   }
   if (request.code() != 0) return request.code();
   call.reduction = static_cast<uint32_t>(reduction);
-  call.sent = Blocks(call, static_cast<char*>(send));
+  call.sent = BlocksOf(send, call.element(), call.counts, call.displs);
   call.received.assign(request.size(), {nullptr, receive_count});
   call.sum = static_cast<char*>(receive);
-  const uint64_t extent = Extent(call);
+  const uint64_t extent = ExtentOf(call.counts, call.displs);
   return request.Start(std::move(call), {send, extent}, {receive, receive_count});
 }
 

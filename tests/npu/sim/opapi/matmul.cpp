@@ -3,9 +3,10 @@
 #include <cstring>
 #include <utility>
 
-#include "elements.h"
+#include "collops/kernels/cuda/bodies/number.h"
 #include "tensor.h"
 
+using collops::cuda::Float16;
 using collops_sim::FirstPhase;
 using collops_sim::Tensor;
 
@@ -43,7 +44,7 @@ std::vector<float> Operand(const Tensor& tensor, int math) {
   std::vector<float> values = tensor.Read();
   if (tensor.type != collops_sim::kAclFloat) return values;
   for (float& value : values) {
-    if (math == kUseFloat16) value = static_cast<float>(collops_sim::Float16(value));
+    if (math == kUseFloat16) value = Float16::Widen(Float16::Narrow(value));
     if (math == kAllowDownPrecision || math == kUseHFloat32) value = RoundedToHFloat32(value);
   }
   return values;

@@ -1,11 +1,14 @@
 // The elements of a tensor's view: how they are read, rounded and written.
 #include <cstring>
 
-#include "elements.h"
+#include "collops/kernels/cuda/bodies/number.h"
 #include "tensor.h"
 
 namespace collops_sim {
 namespace {
+
+using collops::cuda::BFloat16;
+using collops::cuda::Float16;
 
 template <typename Element>
 Number LoadAs(const char* from) {
@@ -22,15 +25,15 @@ void StoreAs(char* to, Number value) {
 
 template <typename Half>
 void StoreHalf(char* to, Number value) {
-  const uint16_t bits = Half(static_cast<float>(value)).bits;
+  const uint16_t bits = Half::Narrow(static_cast<float>(value));
   std::memcpy(to, &bits, sizeof(bits));
 }
 
 template <typename Half>
 Number LoadHalf(const char* from) {
-  Half half{};
-  std::memcpy(&half.bits, from, sizeof(half.bits));
-  return static_cast<Number>(static_cast<float>(half));
+  uint16_t bits = 0;
+  std::memcpy(&bits, from, sizeof(bits));
+  return static_cast<Number>(Half::Widen(bits));
 }
 
 // Calls with the offset of every element, in row-major order.

@@ -1,0 +1,298 @@
+"""Rules of HCCL's rank tables, configs and sub-communicators that the simulated one holds to."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collops.launch.rank_table import make_rank_table
+from collops.testing import run_ranks
+from tests.npu.simulated.simulated_rank import (
+    E_NOT_SUPPORT,
+    E_PARA,
+    E_PTR,
+    E_TIMEOUT,
+    E_UNAVAIL,
+    I32,
+    SUM,
+    U32,
+    U64,
+    P,
+    Rank,
+    type_of,
+)
+
+Work = Callable[[Rank, Path], Any]
+NOT_SET = 0xFFFFFFFF
+MAGIC, VERSION = 0xF0F0F0F0, 10
+
+
+class Config(ctypes.Structure):
+    """HcclCommConfig, as HcclCommConfigInit leaves it."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("magic", U32),
+        ("version", U32),
+        ("reserved", U64),
+        ("buffer_size", U32),
+        ("deterministic", U32),
+        ("name", ctypes.c_char * 128),
+        ("udi", ctypes.c_char * 128),
+        ("expansion_mode", U32),
+        ("traffic_class", U32),
+        ("service_level", U32),
+        ("world_rank", U32),
+        ("job", U64),
+        ("zero_copy", ctypes.c_uint8),
+        ("execute_timeout", I32),
+        ("algorithm", ctypes.c_char * 1600),
+        ("retry_enable", ctypes.c_char * 50),
+        ("retry_parameters", ctypes.c_char * 128),
+        ("buffer_name", ctypes.c_char * 128),
+        ("qos", U32),
+        ("window", U64),
+    )
+
+
+def config(**fields: Any) -> Config:
+    values = {
+        "size": ctypes.sizeof(Config),
+        "magic": MAGIC,
+        "version": VERSION,
+        "buffer_size": NOT_SET,
+        "deterministic": NOT_SET,
+        "traffic_class": NOT_SET,
+        "service_level": NOT_SET,
+        "execute_timeout": -1,
+        "qos": NOT_SET,
+        "window": 16,
+    }
+    return Config(**(values | fields))
+
+
+def table(servers: int = 1, devices: int = 2) -> dict[str, Any]:
+    """Rank table 1.0 of documentation addresses."""
+    server_list = []
+    for s in range(servers):
+        device = [
+            {
+                "device_id": str(d),
+                "device_ip": f"192.0.2.{10 + s * devices + d}",
+                "rank_id": str(s * devices + d),
+            }
+            for d in range(devices)
+        ]
+        server_list.append({"server_id": f"node-{s}", "device": device})
+    return {
+        "version": "1.0",
+        "status": "completed",
+        "server_count": str(servers),
+        "server_list": server_list,
+    }
+
+
+def write(folder: Path, content: Any, name: str = "table.json") -> Path:
+    path = folder / name
+    whole = path.with_suffix(".new")
+    whole.write_text(content if isinstance(content, str) else json.dumps(content))
+    whole.rename(path)  # ranks that wait for it never read a part
+    return path
+
+
+def init_table(one: Rank, path: Path, rank: int | None = None, settings: Any = None) -> int:
+    """HcclCommInitClusterInfo's answer, or that of its sister with a config."""
+    arguments = (str(path).encode(), one.rank if rank is None else rank)
+    if settings is None:
+        return int(one.hccl.HcclCommInitClusterInfo(*arguments, ctypes.byref(one.comm)))
+    call = one.hccl.HcclCommInitClusterInfoConfig
+    return int(call(*arguments, ctypes.byref(settings), ctypes.byref(one.comm)))
+
+
+def split(one: Rank, ranks: Any, number: int, own: int, settings: Any) -> tuple[int, P]:
+    """HcclCreateSubCommConfig's answer and its communicator."""
+    made = P()
+    ids = None if ranks is None else np.array(ranks, np.uint32)
+    code = one.hccl.HcclCreateSubCommConfig(
+        ctypes.byref(one.comm),
+        0 if ids is None else ids.size,
+        None if ids is None else P(ids.ctypes.data),
+        U64(number),
+        own,
+        None if settings is None else ctypes.byref(settings),
+        ctypes.byref(made),
+    )
+    return int(code), made
+
+
+def name_of(one: Rank) -> str:
+    text = ctypes.create_string_buffer(128)
+    assert one.hccl.HcclGetCommName(one.comm, text) == 0
+    return text.value.decode()
+
+
+def total(one: Rank) -> int:
+    """An HcclAllReduce of ones."""
+    x = one.device(np.ones(1, np.int32))
+    one.run("HcclAllReduce", x, x, 1, type_of(np.int32), SUM)
+    return int(x.read()[0])
+
+
+@pytest.fixture
+def by_table(tmp_path: Path) -> Callable[..., list[Any]]:
+    """Runs a function on each rank; the ranks have met by a table, unless `connects` is false."""
+
+    def run(work: Work, ranks: int, content: Any = None, connects: bool = True, **env: str) -> Any:
+        path = write(tmp_path, table(1, ranks) if content is None else content)
+
+        def one(rank: int) -> Any:
+            made = Rank(rank, ranks)
+            made.folder = tmp_path
+            if connects:
+                assert init_table(made, path) == 0, made.text()
+            return work(made, path)
+
+        return run_ranks(one, ranks, env=env)
+
+    return run
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.2"])
+def test_tables_that_collops_makes(by_table: Any, version: str) -> None:
+    content = make_rank_table(["here"], 2, version)
+    assert by_table(lambda one, _: total(one), 2, content) == [2, 2]
+
+
+def changed(path: str, value: Any) -> Any:
+    """A table with another value; None takes the field away."""
+    content: Any = table(2, 2)
+    place, *keys = content, *path.split(".")
+    for key in keys[:-1]:
+        place = place[int(key)] if key.isdigit() else place[key]
+    if value is None:
+        del place[keys[-1]]
+    else:
+        place[keys[-1]] = value
+    return content
+
+
+FIRST = "server_list.0.device.0"
+MISTAKES = [
+    ("version", "3.0", E_NOT_SUPPORT, "version 3.0 is not supported"),
+    ("version", 1.0, E_PARA, "version is not string"),
+    ("status", "broken", E_PARA, "status broken"),
+    ("status", "initializing", E_TIMEOUT, "was not completed"),
+    ("server_count", "3", E_PARA, "server_count is not the length"),
+    ("server_count", 2, E_PARA, "server_count is not string"),
+    ("server_list", [], E_PARA, "there is no list server_list"),
+    ("server_list.1.server_id", "node-0", E_PARA, "already exist"),
+    ("server_list.1.server_id", "n" * 65, E_PARA, "too long"),
+    ("server_list.0.host_ip", "node", E_PARA, "host_ip is no address"),
+    (f"{FIRST}.device_id", 0, E_PARA, "device_id is not string"),
+    (f"{FIRST}.device_id", "8", E_PARA, "no number of its range"),
+    (f"{FIRST}.device_ip", None, E_PARA, "there is no device_ip"),
+    (f"{FIRST}.device_ip", "192.0.2.11", E_PARA, "already exist"),
+    (f"{FIRST}.rank_id", "1", E_PARA, "rank_id is not 0 to n - 1"),
+    (f"{FIRST}.rank_id", None, E_PARA, "there is no rank_id"),
+]
+
+
+def test_mistakes_with_tables(by_table: Any) -> None:
+    alternating = table(2, 2)
+    first, second = (server["device"] for server in alternating["server_list"])
+    first[1]["rank_id"], second[0]["rank_id"] = "2", "1"
+
+    def work(one: Rank, path: Path) -> list[str]:
+        def written(content: Any, name: str = "wrong.json") -> Path:
+            return write(path.parent, content, name)
+
+        calls: list[tuple[Callable[[], Path], int, int, str]] = [
+            (lambda p=place, v=value: written(changed(p, v)), 0, code, text)
+            for place, value, code, text in MISTAKES
+        ]
+        calls += [
+            (lambda: path.parent / "none.json", 0, E_PARA, "not a valid real path"),
+            (lambda: written(table(), "table.txt"), 0, E_PARA, "not a valid real path"),
+            (lambda: written("{"), 0, E_PARA, "invalid ranktable format"),
+            (lambda: written(alternating), 0, E_PARA, "the ranks of two servers alternate"),
+            (lambda: path, 9, E_PARA, "no such rank"),
+            (lambda: path, 1, E_UNAVAIL, "has device 1 for this rank, but the thread's is 0"),
+        ]
+        wrong = []
+        for file, rank, code, text in calls:
+            found, said = init_table(one, file(), rank), one.text()
+            if found != code or text not in said:
+                wrong.append(f"{found} {said}, not {code} {text}")
+        return wrong
+
+    found = by_table(work, 1, table(), connects=False, HCCL_CONNECT_TIMEOUT="1")
+    assert found == [[]]
+
+
+def test_tables_and_root_infos_do_not_mix(by_table: Any) -> None:
+    def work(one: Rank, path: Path) -> list[int]:
+        info, other = ctypes.create_string_buffer(4108), ctypes.c_void_p()
+        assert one.hccl.HcclGetRootInfo(info) == 0
+        mixed = one.hccl.HcclCommInitRootInfo(1, info, 0, ctypes.byref(other))
+        again = init_table(one, path)
+        assert one.hccl.HcclCommDestroy(one.comm) == 0
+        return [mixed, again, one.hccl.HcclCommInitRootInfo(1, info, 0, ctypes.byref(other))]
+
+    assert by_table(work, 1) == [[E_PARA, E_PARA, 0]]
+
+
+def test_configs_are_checked(by_table: Any) -> None:
+    def work(one: Rank, path: Path) -> list[int]:
+        wrong = [
+            config(magic=1),
+            config(version=0),
+            config(version=11),
+            config(size=ctypes.sizeof(Config) - 8),
+            config(buffer_size=0),
+            config(deterministic=3),
+            Config(),
+        ]
+        codes = [init_table(one, path, settings=settings) for settings in wrong]
+        settings = config(buffer_size=50, deterministic=1, name=b"mine")
+        codes.append(init_table(one, path, settings=settings))
+        assert name_of(one) == "mine"
+        none = one.hccl.HcclCommInitClusterInfoConfig(
+            str(path).encode(), 0, None, ctypes.byref(ctypes.c_void_p())
+        )
+        return [*codes, none]
+
+    assert by_table(work, 1, connects=False) == [[E_PARA] * 7 + [0, E_PTR]]
+
+
+def test_mistakes_in_splitting(by_table: Any) -> None:
+    def work(one: Rank, path: Path) -> list[int]:
+        both, own = [0, 1], one.rank
+        codes = [
+            split(one, [], 1, own, config())[0],
+            split(one, [0, 1, 2], 1, own, config())[0],
+            split(one, [1, 0], 1, 1 - own, config())[0],
+            split(one, [0, 2], 1, own, config())[0],
+            split(one, both, 1, 1 - own, config())[0],
+            split(one, both, 1, 2, config())[0],
+            split(one, None, 7, own, None)[0],
+            split(one, both, 1, own, None)[0],
+            split(one, both, 1, own, config(magic=0))[0],
+            split(one, both, 2 + own, own, config())[0],
+            split(one, both, 1, own, config(buffer_size=100 + own))[0],
+        ]
+        code, comm = split(one, both, 1, own, config())
+        repeated = split(one, both, 1, own, config())[0]
+        parent = copy.copy(one)
+        parent.comm = comm
+        nested = split(parent, both, 5, own, config())[0]
+        return [*codes, code, repeated, nested]
+
+    wanted = [*[E_PARA] * 7, E_PTR, *[E_PARA] * 3, 0, E_PARA, E_NOT_SUPPORT]
+    assert by_table(work, 2) == [wanted] * 2
