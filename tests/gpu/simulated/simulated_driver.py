@@ -25,23 +25,6 @@ CAPTURE_UNMATCHED, CAPTURE_UNJOINED, CAPTURE_ISOLATION = 903, 904, 905
 CAPTURE_IMPLICIT, CAPTURED_EVENT, CAPTURE_WRONG_THREAD = 906, 907, 908
 
 
-class LaunchAttribute(ctypes.Structure):
-    """CUlaunchAttribute."""
-
-    _fields_ = (("id", I32), ("pad", I32), ("value", ctypes.c_int * 16))
-
-
-class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig: the sizes of grid and block, and the shared memory, come first."""
-
-    _fields_ = (
-        ("sizes", U32 * 7),
-        ("stream", P),
-        ("attributes", ctypes.POINTER(LaunchAttribute)),
-        ("count", U32),
-    )
-
-
 class CudaError(Exception):
     """A call of libcuda did not answer 0."""
 
@@ -208,11 +191,3 @@ class Driver:
         params = (P * 1)(ctypes.addressof(args))
         sizes = [U32(n) for n in (blocks, 1, 1, threads, 1, 1, 0)]
         return self.code("cuLaunchKernel", P(kernel), *sizes, P(stream), params, None)
-
-    def launch_together(self, kernel: int, args: Any, blocks: int, stream: int) -> int:
-        """The answer of a cooperative launch: all blocks run at once."""
-        attribute = LaunchAttribute(2, 0, (ctypes.c_int * 16)(1))
-        params = (P * 1)(ctypes.addressof(args))
-        config = LaunchConfig((U32 * 7)(blocks, 1, 1, 32, 1, 1, 0), stream)
-        config.attributes, config.count = ctypes.pointer(attribute), 1
-        return self.code("cuLaunchKernelEx", ctypes.byref(config), P(kernel), params, None)

@@ -51,7 +51,7 @@ from tests.gpu.simulated.waiting_kernel import WaitArgs, launched, release, wait
 
 BYTES = 256
 GRANULE = 2 << 20
-ILLEGAL_ADDRESS, TIMEOUT, TOO_LARGE_TOGETHER = 700, 702, 720
+ILLEGAL_ADDRESS, TIMEOUT = 700, 702
 LAZY = U32(1)
 Call = Callable[[Driver], int]
 
@@ -210,12 +210,6 @@ REFUSED: dict[str, tuple[Call, int]] = {
     "a kernel of another context": (
         lambda c: launch(c, elsewhere(c, lambda d: d.kernel(d.load(), "collops_convert"))),
         INVALID_HANDLE,
-    ),
-    "a cooperative grid that does not fit": (
-        lambda c: c.launch_together(
-            c.kernel(c.load(), "sim_meet"), MeetArgs(c.alloc(64)), 9, c.stream()
-        ),
-        TOO_LARGE_TOGETHER,
     ),
     "no IPC handle": (lambda c: open_handle(c, Handle())[0], INVALID_HANDLE),
     "an IPC handle without peers": (
@@ -687,15 +681,12 @@ def wait_for_what_is_behind(cuda: Driver) -> int:
     return cuda.code("cuStreamSynchronize", P(stream))
 
 
-def meet(cuda: Driver, together: bool) -> int:
+def meet(cuda: Driver) -> int:
     blocks = 8
     stream, kernel = cuda.stream(), cuda.kernel(cuda.load(), "sim_meet")
     for _ in range(12):
         args = MeetArgs(cuda.put(np.zeros(blocks, np.uint32)))
-        if together:
-            assert cuda.launch_together(kernel, args, blocks, stream) == 0
-        else:
-            assert cuda.launch(kernel, args, blocks=blocks, threads=32, stream=stream) == 0
+        assert cuda.launch(kernel, args, blocks=blocks, threads=32, stream=stream) == 0
         time.sleep(0.02)
         code = cuda.code("cuStreamSynchronize", P(stream))
         if code != 0:
@@ -709,10 +700,9 @@ def meet(cuda: Driver, together: bool) -> int:
         (wait_for_ever, "0.3", "8", TIMEOUT),
         (wait_for_what_is_behind, "1", "1", TIMEOUT),
         (wait_for_what_is_behind, "20", "8", 0),
-        (lambda cuda: meet(cuda, False), "0.3", "8", TIMEOUT),
-        (lambda cuda: meet(cuda, True), "20", "8", 0),
+        (meet, "0.3", "8", TIMEOUT),
     ],
-    ids=["for ever", "one queue", "eight queues", "blocks that need all", "a cooperative grid"],
+    ids=["for ever", "one queue", "eight queues", "blocks that need all"],
 )
 def test_waits_without_an_end_are_found(
     on_gpu: Any, work: Call, timeout_s: str, queues: str, expected: int

@@ -220,16 +220,6 @@ Result cuDevicePrimaryCtxRetain(void** context, Device device) {
   *context = found;
   return Result::kSuccess;
 }
-Result cuDevicePrimaryCtxRelease_v2(Device device) {
-  const Result result = Enter("cuDevicePrimaryCtxRelease_v2", collops_sim::kNeedsInit);
-  if (result != Result::kSuccess) return result;
-  Context* found = collops_sim::PrimaryOf(device);
-  if (found == nullptr) return Result::kInvalidDevice;
-  if (found->retained == 0) return Refuse(Result::kInvalidContext, "the context is not retained");
-  --found->retained;
-  return Result::kSuccess;
-}
-
 // For torch, which asks before it uses a device unasked.
 Result cuDevicePrimaryCtxGetState(Device device, unsigned int* flags, int* is_active) {
   const Result result = Enter("cuDevicePrimaryCtxGetState", collops_sim::kNeedsInit);

@@ -44,7 +44,6 @@ void OnPause() {
 
 uint32_t DrawBlocksAtOnce(const Grid& grid) {
   const uint32_t most = std::min<uint32_t>(grid.blocks, kMostBlocksAtOnce);
-  if (grid.is_cooperative) return grid.blocks;
   thread_local std::minstd_rand random(std::random_device{}());
   return 1 + static_cast<uint32_t>(random() % most);
 }

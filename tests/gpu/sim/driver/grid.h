@@ -14,7 +14,6 @@ using Kernel = collops::cuda::Kernel<collops::cuda::HostBlock>;
 struct Grid {
   uint32_t blocks = 1;
   uint32_t threads = 1;
-  bool is_cooperative = false;  // all blocks run at once
 };
 
 // Runs the body in every block: a drawn number of blocks at once, each in a thread, and another

@@ -18,7 +18,6 @@ constexpr auto kInvalidSource = static_cast<Result>(300);
 constexpr auto kPeerAccessNotEnabled = static_cast<Result>(705);
 constexpr auto kLaunchOutOfResources = static_cast<Result>(701);
 constexpr auto kLaunchTimeout = static_cast<Result>(702);
-constexpr auto kCooperativeTooLarge = static_cast<Result>(720);
 constexpr auto kCaptureWrongThread = static_cast<Result>(908);
 
 // Whether a test has named that function to SimBlock(): it then returns only when its GPU has

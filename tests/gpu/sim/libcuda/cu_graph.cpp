@@ -134,11 +134,6 @@ Result cuUserObjectCreate(void** object, void* pointer, void (*destroy)(void*),
   *object = new UserObject{destroy, pointer, references};
   return result;
 }
-Result cuUserObjectRelease(void* object, unsigned int count) {
-  const Result result = Enter("cuUserObjectRelease", kNeedsInit);
-  if (result == Result::kSuccess) ReleaseUserObject(static_cast<UserObject*>(object), count);
-  return result;
-}
 Result cuGraphRetainUserObject(void* graph, void* handle, unsigned int count, unsigned int flags) {
   const Result result = Enter("cuGraphRetainUserObject", kNeedsInit);
   if (result != Result::kSuccess) return result;

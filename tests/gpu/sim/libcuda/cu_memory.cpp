@@ -96,40 +96,6 @@ Result Fill(const char* name, DevicePointer to, T value, size_t count, void* han
       {reinterpret_cast<void*>(to)});
 }
 
-Result Attribute(void* data, PointerAttribute attribute, DevicePointer pointer) {
-  const Allocation found = Find(pointer, 0);
-  const bool known = found.kind != Allocation::kNothing;
-  switch (attribute) {
-    case PointerAttribute::kContext:
-      *static_cast<void**>(data) = known ? collops_sim::PrimaryOf(std::max(found.device, 0)) : 0;
-      return Result::kSuccess;
-    case PointerAttribute::kMemoryType:
-      *static_cast<MemoryType*>(data) = !known                              ? MemoryType{}
-                                        : found.kind == Allocation::kPinned ? MemoryType::kHost
-                                                                            : MemoryType::kDevice;
-      return Result::kSuccess;
-    case PointerAttribute::kIsManaged:
-      *static_cast<int*>(data) = 0;
-      return Result::kSuccess;
-    case PointerAttribute::kDeviceOrdinal:
-      *static_cast<int*>(data) = known ? std::max(found.device, 0) : -2;
-      return Result::kSuccess;
-    case PointerAttribute::kIsLegacyIpcCapable:
-      *static_cast<int*>(data) = found.kind == Allocation::kDevice ? 1 : 0;
-      return Result::kSuccess;
-    case PointerAttribute::kRangeStart:
-      *static_cast<uint64_t*>(data) = found.begin;
-      return Result::kSuccess;
-    case PointerAttribute::kRangeBytes:
-      *static_cast<size_t*>(data) = found.bytes;
-      return Result::kSuccess;
-    case PointerAttribute::kAllowedHandleTypes:
-      *static_cast<uint64_t*>(data) = found.kind == Allocation::kVirtual ? 1 : 0;
-      return Result::kSuccess;
-  }
-  return Refuse(Result::kInvalidValue, "the simulation does not know this attribute");
-}
-
 }  // namespace
 
 extern "C" {
@@ -189,31 +155,24 @@ Result cuMemHostGetDevicePointer_v2(DevicePointer* pointer, void* host, unsigned
   return Refuse(Result::kInvalidValue, "this is no memory of cuMemHostAlloc");
 }
 
-Result cuMemGetAddressRange_v2(DevicePointer* base, size_t* bytes, DevicePointer pointer) {
-  const Result result = Enter("cuMemGetAddressRange_v2", kCall);
-  if (result != Result::kSuccess) return result;
-  const Allocation found = Find(pointer, 0);
-  if (found.kind == Allocation::kNothing) return Refuse(Result::kNotFound, "no such allocation");
-  if (base != nullptr) *base = found.begin;
-  if (bytes != nullptr) *bytes = found.bytes;
-  return Result::kSuccess;
-}
-
+// For torch, which asks for two of them.
 Result cuPointerGetAttribute(void* data, PointerAttribute attribute, DevicePointer pointer) {
   const Result result = Enter("cuPointerGetAttribute", collops_sim::kNeedsInit);
   if (result != Result::kSuccess) return result;
-  if (Find(pointer, 0).kind == Allocation::kNothing) {
+  const Allocation found = Find(pointer, 0);
+  if (found.kind == Allocation::kNothing) {
     return Refuse(Result::kInvalidValue, "CUDA does not know this address");
   }
-  return Attribute(data, attribute, pointer);
-}
-Result cuPointerGetAttributes(unsigned int count, PointerAttribute* attributes, void** data,
-                              DevicePointer pointer) {
-  Result result = Enter("cuPointerGetAttributes", collops_sim::kNeedsInit);
-  for (unsigned int i = 0; i < count && result == Result::kSuccess; ++i) {
-    result = Attribute(data[i], attributes[i], pointer);
+  const bool is_pinned = found.kind == Allocation::kPinned;
+  if (attribute == PointerAttribute::kMemoryType) {
+    *static_cast<MemoryType*>(data) = is_pinned ? MemoryType::kHost : MemoryType::kDevice;
+    return result;
   }
-  return result;
+  if (attribute == PointerAttribute::kDeviceOrdinal) {
+    *static_cast<int*>(data) = std::max(found.device, 0);
+    return result;
+  }
+  return Refuse(Result::kInvalidValue, "the simulation does not know this attribute");
 }
 
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, void* stream) {

@@ -28,8 +28,8 @@ void Wait(const WaitArgs& args, Block& block) {
   });
 }
 
-// Ends when every block has come, which is wrong: no launch promises that all run at once, but a
-// cooperative one. `came` has a word for each block.
+// Ends when every block has come, which is wrong: no launch promises that all run at once. `came`
+// has a word for each block.
 struct MeetArgs {
   static constexpr const char* kName = "sim_meet";
   uint32_t* came;
@@ -54,10 +54,6 @@ inline constexpr collops::cuda::Kernel<Block> kWaitingKernels[] = {
 }  // namespace collops_sim
 
 using namespace collops_sim;
-using collops::cuda::FunctionAttribute;
-using collops::cuda::LaunchAttribute;
-using collops::cuda::LaunchAttributeId;
-using collops::cuda::LaunchConfig;
 
 namespace {
 
@@ -65,8 +61,7 @@ constexpr unsigned kCall = kNeedsInit | kNeedsContext;
 constexpr unsigned kSlowCall = kCall | kIsUnsafe | kMayWait;
 constexpr uint32_t kFatbinMagic = 0xba55ed50;
 constexpr uint32_t kMostThreads = 1024;
-constexpr int kSharedBytes = 48 * 1024;
-constexpr int kMostSharedBytes = 227 * 1024;
+constexpr uint32_t kSharedBytes = 48 * 1024;
 
 struct Module {
   Context* context;
@@ -75,7 +70,6 @@ struct Module {
 struct Function {
   const Module* module;
   const Kernel* kernel;
-  int most_shared = kSharedBytes;
   bool is_loaded = false;
 };
 
@@ -137,18 +131,15 @@ std::string CheckMemory(const Arguments& given, Context* context) {
   return "";
 }
 
-Result CheckShape(const Function& function, const Grid& grid, uint32_t shared_bytes) {
+Result CheckShape(const Grid& grid, uint32_t shared_bytes) {
   if (grid.blocks == 0 || grid.threads == 0) {
     return Refuse(Result::kInvalidValue, "a grid without blocks or threads");
   }
   if (grid.threads > kMostThreads) {
     return Refuse(Result::kInvalidValue, "a block of more than 1024 threads");
   }
-  if (shared_bytes > static_cast<uint32_t>(function.most_shared)) {
-    return Refuse(Result::kInvalidValue, "more shared memory than cuFuncSetAttribute allows");
-  }
-  if (grid.is_cooperative && grid.blocks > kMostBlocksAtOnce) {
-    return Refuse(kCooperativeTooLarge, "not all blocks of a cooperative grid fit");
+  if (shared_bytes > kSharedBytes) {
+    return Refuse(Result::kInvalidValue, "more shared memory than a block has unasked");
   }
   return Result::kSuccess;
 }
@@ -159,7 +150,7 @@ Result LaunchOn(void* stream_handle, void* handle, const Grid& grid, uint32_t sh
   Stream* stream = nullptr;
   Result result = FindFunction(handle, &function);
   if (result == Result::kSuccess) result = FindHere(stream_handle, &stream);
-  if (result == Result::kSuccess) result = CheckShape(*function, grid, shared);
+  if (result == Result::kSuccess) result = CheckShape(grid, shared);
   if (result != Result::kSuccess) return result;
   if (args == nullptr || extra != nullptr) {
     return Refuse(Result::kInvalidValue, "the kernels take one struct, by `kernelParams`");
@@ -228,38 +219,6 @@ Result cuFuncLoad(void* handle) {
   if (found == Result::kSuccess) function->is_loaded = true;
   return found;
 }
-Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, void* handle) {
-  Function* function = nullptr;
-  Result result = Enter("cuFuncGetAttribute", kCall);
-  if (result == Result::kSuccess) result = FindFunction(handle, &function);
-  if (result != Result::kSuccess) return result;
-  switch (attribute) {
-    case FunctionAttribute::kMaxThreadsPerBlock:
-      *value = kMostThreads;
-      return result;
-    case FunctionAttribute::kLocalBytes:
-      *value = 0;
-      return result;
-    case FunctionAttribute::kRegisters:
-      *value = 32;
-      return result;
-    case FunctionAttribute::kMaxDynamicSharedBytes:
-      *value = function->most_shared;
-      return result;
-  }
-  return Refuse(Result::kInvalidValue, "the simulation does not know this attribute");
-}
-Result cuFuncSetAttribute(void* handle, FunctionAttribute attribute, int value) {
-  Function* function = nullptr;
-  Result result = Enter("cuFuncSetAttribute", kCall);
-  if (result == Result::kSuccess) result = FindFunction(handle, &function);
-  if (result != Result::kSuccess) return result;
-  if (attribute != FunctionAttribute::kMaxDynamicSharedBytes || value > kMostSharedBytes) {
-    return Refuse(Result::kInvalidValue, "this attribute cannot be set to that");
-  }
-  function->most_shared = value;
-  return result;
-}
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, int threads, size_t) {
   Function* function = nullptr;
   Result result = Enter("cuOccupancyMaxActiveBlocksPerMultiprocessor", kCall);
@@ -278,21 +237,6 @@ Result cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid_y, 
     return Refuse(Result::kInvalidValue, "grids and blocks have one dimension here");
   }
   return LaunchOn(stream, function, {grid_x, block_x}, shared, args, extra);
-}
-Result cuLaunchKernelEx(const LaunchConfig* config, void* function, void** args, void** extra) {
-  const Result result = Enter("cuLaunchKernelEx", kCall);
-  if (result != Result::kSuccess) return result;
-  if (config->grid_y * config->grid_z * config->block_y * config->block_z != 1) {
-    return Refuse(Result::kInvalidValue, "grids and blocks have one dimension here");
-  }
-  Grid grid{config->grid_x, config->block_x};
-  for (uint32_t i = 0; i < config->num_attributes; ++i) {
-    const LaunchAttribute& attribute = config->attributes[i];
-    int is_set = 0;
-    std::memcpy(&is_set, attribute.value, sizeof(is_set));
-    if (attribute.id == LaunchAttributeId::kCooperative) grid.is_cooperative = is_set != 0;
-  }
-  return LaunchOn(config->stream, function, grid, config->shared_bytes, args, extra);
 }
 
 }  // extern "C"

@@ -88,14 +88,6 @@ Result cuCtxSynchronize() {
   }
   return result;
 }
-Result cuStreamGetCtx(void* handle, void** context) {
-  Stream* stream = nullptr;
-  Result result = Enter("cuStreamGetCtx", kNeedsInit);
-  if (result == Result::kSuccess) result = FindStream(handle, &stream);
-  if (result == Result::kSuccess) *context = ContextOf(stream);
-  return result;
-}
-
 Result cuStreamIsCapturing(void* handle, CaptureStatus* status) {
   Stream* stream = nullptr;
   Result result = Enter("cuStreamIsCapturing", kNeedsInit);

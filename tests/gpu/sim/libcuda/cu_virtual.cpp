@@ -1,7 +1,6 @@
 // Virtual memory management in a simulated libcuda, from its published signatures: an allocation is
 // a file, which is mapped at reserved addresses and accessible after cuMemSetAccess.
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -64,17 +63,6 @@ bool IsReserved(uint64_t pointer, size_t bytes) {
   return pointer - begin <= length && bytes <= length - (pointer - begin);
 }
 
-// The device in the name of a file that another process may have made; -1 if it is none of ours.
-int DeviceOf(int file) {
-  char name[256] = {};
-  const std::string link = "/proc/self/fd/" + std::to_string(file);
-  if (readlink(link.c_str(), name, sizeof(name) - 1) < 0) return -1;
-  const std::string text = name;
-  const std::string prefix = "collops-gpu-";
-  const size_t at = text.find(prefix);
-  return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + prefix.size());
-}
-
 }  // namespace
 
 extern "C" {
@@ -118,40 +106,6 @@ Result cuMemRelease(AllocationHandle number) {
   table.handles.erase(number);
   return result;
 }
-Result cuMemRetainAllocationHandle(AllocationHandle* number, void* pointer) {
-  const Result result = Enter("cuMemRetainAllocationHandle", kNeedsInit);
-  if (result != Result::kSuccess) return result;
-  const Allocation found = Find(reinterpret_cast<uint64_t>(pointer), 0);
-  if (found.kind != Allocation::kVirtual) {
-    return Refuse(Result::kInvalidValue, "this memory was not mapped by cuMemMap");
-  }
-  *number = Keep({dup(found.file), found.page_bytes, found.device});
-  return result;
-}
-Result cuMemExportToShareableHandle(void* shareable, AllocationHandle number, HandleType type,
-                                    unsigned long long) {
-  Result result = Enter("cuMemExportToShareableHandle", kNeedsInit);
-  Handle handle;
-  if (result == Result::kSuccess) result = FindHandle(number, &handle);
-  if (result != Result::kSuccess) return result;
-  if (type != HandleType::kFileDescriptor) return Result::kNotSupported;
-  *static_cast<int*>(shareable) = dup(handle.file);
-  return result;
-}
-Result cuMemImportFromShareableHandle(AllocationHandle* number, void* shareable, HandleType type) {
-  const Result result = Enter("cuMemImportFromShareableHandle", kNeedsInit);
-  if (result != Result::kSuccess) return result;
-  if (type != HandleType::kFileDescriptor) return Result::kNotSupported;
-  const int file = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
-  struct stat status = {};
-  const int device = DeviceOf(file);
-  if (device < 0 || fstat(file, &status) != 0) {
-    return Refuse(Result::kInvalidValue, "the file descriptor is none of an allocation");
-  }
-  *number = Keep({dup(file), static_cast<size_t>(status.st_size), device});
-  return result;
-}
-
 Result cuMemAddressReserve(DevicePointer* pointer, size_t bytes, size_t alignment, DevicePointer,
                            unsigned long long) {
   const Result result = Enter("cuMemAddressReserve", kNeedsInit);

@@ -3,8 +3,9 @@
 #include <type_traits>
 
 #include "collops/kernels/cuda/driver.h"
+#include "sim/faults.h"
 
-using collops::cuda::DriverApi;
+using namespace collops::cuda;
 
 // The members of DriverApi, in their order, and the functions' names.
 // clang-format off
@@ -61,6 +62,24 @@ using collops::cuda::DriverApi;
 extern "C" {
 COLLOPS_SIM_FUNCTIONS(COLLOPS_SIM_DECLARE)
 }
+
+// What collops looks up and nothing calls.
+#define COLLOPS_SIM_UNUSED(name, ...)                                                    \
+  extern "C" Result name(__VA_ARGS__) {                                                  \
+    return collops_sim::Refuse(Result::kNotSupported, #name " has no use in the tests"); \
+  }
+COLLOPS_SIM_UNUSED(cuDevicePrimaryCtxRelease_v2, Device)
+COLLOPS_SIM_UNUSED(cuFuncGetAttribute, int*, FunctionAttribute, Function)
+COLLOPS_SIM_UNUSED(cuFuncSetAttribute, Function, FunctionAttribute, int)
+COLLOPS_SIM_UNUSED(cuLaunchKernelEx, const LaunchConfig*, Function, void**, void**)
+COLLOPS_SIM_UNUSED(cuMemExportToShareableHandle, void*, AllocationHandle, HandleType,
+                   unsigned long long)
+COLLOPS_SIM_UNUSED(cuMemGetAddressRange_v2, DevicePointer*, size_t*, DevicePointer)
+COLLOPS_SIM_UNUSED(cuMemImportFromShareableHandle, AllocationHandle*, void*, HandleType)
+COLLOPS_SIM_UNUSED(cuMemRetainAllocationHandle, AllocationHandle*, void*)
+COLLOPS_SIM_UNUSED(cuPointerGetAttributes, unsigned int, PointerAttribute*, void**, DevicePointer)
+COLLOPS_SIM_UNUSED(cuStreamGetCtx, Stream, Context*)
+COLLOPS_SIM_UNUSED(cuUserObjectRelease, UserObject, unsigned int)
 
 namespace collops_sim {
 
