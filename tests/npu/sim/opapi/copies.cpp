@@ -34,10 +34,8 @@ int PrepareFill(const char* function, const void* self, Number value, uint64_t* 
 COLLOPS_SIM_SECOND_PHASE(aclnnInplaceCopy)
 COLLOPS_SIM_SECOND_PHASE(aclnnInplaceFillScalar)
 COLLOPS_SIM_SECOND_PHASE(aclnnInplaceZero)
-COLLOPS_SIM_SECOND_PHASE(aclnnInplaceOne)
 COLLOPS_SIM_SECOND_PHASE(aclnnCat)
 COLLOPS_SIM_SECOND_PHASE(aclnnRepeat)
-COLLOPS_SIM_SECOND_PHASE(aclnnArange)
 
 extern "C" {
 
@@ -60,28 +58,6 @@ int aclnnInplaceFillScalarGetWorkspaceSize(const void* self, const void* value, 
 }
 int aclnnInplaceZeroGetWorkspaceSize(const void* self, uint64_t* size, void** executor) {
   return PrepareFill("aclnnInplaceZero", self, 0, size, executor);
-}
-int aclnnInplaceOneGetWorkspaceSize(const void* self, uint64_t* size, void** executor) {
-  return PrepareFill("aclnnInplaceOne", self, 1, size, executor);
-}
-
-int aclnnArangeGetWorkspaceSize(const void* start, const void* end, const void* step,
-                                const void* result, uint64_t* size, void** executor) {
-  FirstPhase phase("aclnnArange");
-  const Tensor* const out = phase.NeedReal("out", result);
-  Number first = 0;
-  Number last = 0;
-  Number apart = 0;
-  if (phase.code() != 0 || !phase.NeedScalar(start, &first) || !phase.NeedScalar(end, &last) ||
-      !phase.NeedScalar(step, &apart)) {
-    return phase.code();
-  }
-  const auto work = [to = *out, first, apart] {
-    std::vector<Number> values(static_cast<size_t>(to.count()));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = first + apart * static_cast<Number>(i);
-    to.WriteNumbers(values);
-  };
-  return phase.Finish(work, 0, size, executor);
 }
 
 int aclnnRepeatGetWorkspaceSize(const void* from, const void* array, const void* result,

@@ -60,9 +60,6 @@ int PrepareScalar(const char* function, const void* first, const void* second, c
 Number Plus(Number a, Number b) {
   return a + b;
 }
-Number Minus(Number a, Number b) {
-  return a - b;
-}
 Number Times(Number a, Number b) {
   return a * b;
 }
@@ -136,7 +133,6 @@ Arithmetic RoundedBy(int mode) {
   }
 
 COLLOPS_SIM_SCALED(Add, Plus)
-COLLOPS_SIM_SCALED(Sub, Minus)
 COLLOPS_SIM_UNSCALED(Mul, Times)
 COLLOPS_SIM_UNSCALED(Div, By)
 

@@ -144,10 +144,9 @@ void Tensor::WriteNumbers(const std::vector<Number>& values) const {
   ForEach(*this, [&](size_t i, size_t at) { Store(type, data + at, values[i]); });
 }
 
-void Tensor::FoldNumbers(const std::vector<Number>& values, Number (*fold)(Number, Number)) const {
-  ForEach(*this, [&](size_t i, size_t at) {
-    Store(type, data + at, fold(Load(type, data + at), values[i]));
-  });
+void Tensor::AddNumbers(const std::vector<Number>& values) const {
+  ForEach(*this,
+          [&](size_t i, size_t at) { Store(type, data + at, Load(type, data + at) + values[i]); });
 }
 
 std::vector<std::string> Tensor::ReadBytes() const {

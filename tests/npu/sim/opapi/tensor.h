@@ -62,8 +62,8 @@ struct Tensor {
   // The same for elements of any real type.
   std::vector<Number> ReadNumbers() const;
   void WriteNumbers(const std::vector<Number>& values) const;
-  // Each element becomes fold(element, value); elements may lie on each other.
-  void FoldNumbers(const std::vector<Number>& values, Number (*fold)(Number, Number)) const;
+  // To the elements, which may lie on each other.
+  void AddNumbers(const std::vector<Number>& values) const;
   // The bytes of every element.
   std::vector<std::string> ReadBytes() const;
   void WriteBytes(const std::vector<std::string>& values) const;
