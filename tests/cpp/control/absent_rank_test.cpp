@@ -52,32 +52,6 @@ TEST(ADifferentFieldIsReportedWhicheverRankIsAbsent) {
   }
 }
 
-TEST(ADifferentOperatorIsReportedWhileARankIsAbsent) {
-  ExpectTold(0, {"the operator is " + On("First", 1), On("Second", 2)},
-             [](int rank, Communicator& communicator) {
-               return communicator.Agree(Agreement(rank == 1 ? "First" : "Second"));
-             });
-}
-
-TEST(DifferentCountsOfAPairAreReportedWhileARankIsAbsent) {
-  ExpectTold(1, {"sendCounts[2] is " + On("4", 0), "recvCounts[0] is " + On("5", 2)},
-             [](int rank, Communicator& communicator) {
-               std::vector<int64_t> sends = {1, 1, 1};
-               std::vector<int64_t> receives = {1, 1, 1};
-               if (rank == 0) sends[2] = 4;
-               if (rank == 2) receives[0] = 5;
-               return communicator.Agree(Agreement("Toy").Pairwise(
-                   "sendCounts", sends.data(), "recvCounts", receives.data(), rank, 3));
-             });
-}
-
-TEST(ADifferentListOfAGroupIsReportedIfItsFirstMemberIsAbsent) {
-  ExpectTold(0, {"rows[1] is " + On("7", 1), On("8", 2)}, [](int rank, Communicator& communicator) {
-    const std::vector<int64_t> rows = {1, rank == 1 ? 7 : 8, 3};
-    return communicator.Agree(Agreement("Toy").EqualInGroup("rows", {0, 1, 2}, rank, rows));
-  });
-}
-
 TEST(ATimeOutWithoutADisagreementStaysATimeOut) {
   const ranks::Event told;
   ranks::Run(3, [&](int rank, Communicator& communicator) {

@@ -70,59 +70,12 @@ struct Pairs {
 
 }  // namespace
 
-TEST(TheFirstTermThatDiffersIsNamed) {
-  const List counts = {3, 4};
-  const List displs = {0, 3};
-  const auto make = [&](int64_t root, const char* dtype, const List& list) {
-    Agreement agreement("AllGatherV");
-    agreement.EqualText("dtype", dtype)
-        .Equal("rankRoot", root)
-        .EqualShape("x's shape", {2, 3})
-        .EqualList("recvCounts", list.data(), 2)
-        .EqualList("rdispls", displs.data(), 2);
-    return agreement;
-  };
-  EXPECT_TRUE(Judge({make(0, "int8", counts), make(0, "int8", counts)}).agree);
-  EXPECT_EQ(Judge({make(0, "int8", counts), make(1, "|S1", counts)}).text,
-            "AllGatherV: the ranks disagree in call 7: dtype is int8 on rank 0 and |S1 on rank 1");
-  EXPECT_EQ(Judge({make(0, "int8", counts), make(1, "int8", counts)}).text,
-            "AllGatherV: the ranks disagree in call 7: rankRoot is 0 on rank 0 and 1 on rank 1");
-  EXPECT_EQ(
-      Judge({make(0, "int8", counts), make(0, "int8", displs)}).text,
-      "AllGatherV: the ranks disagree in call 7: recvCounts[0] is 3 on rank 0 and 0 on rank 1");
-}
-
-TEST(AnotherOperatorIsNamed) {
-  EXPECT_EQ(Judge({Agreement("Barrier"), Agreement("Barrier"), Agreement("Split")}).text,
-            "Barrier: the ranks disagree in call 7: the operator is Barrier on rank 0 and Split on "
-            "rank 2");
-}
-
 // Else a rank does not publish the list anew after a call without one.
 TEST(AListOfZerosChangesTheIdentity) {
   const List rows = {0};
   Agreement with("ReduceScatterV");
   with.EqualInGroup("rows", {1}, 0, rows);
   EXPECT_TRUE(with.identity() != Agreement("ReduceScatterV").identity());
-}
-
-TEST(WordsOfThePlainLevelAreUsedIfEveryRankHasThem) {
-  const List counts[] = {{6, 8}, {4, 8}};
-  const auto make = [&](size_t rank, bool plain) {
-    Agreement agreement("AllGatherV");
-    agreement.Equal("rankRoot", 0).EqualList("recvCounts", counts[rank].data(), 2);
-    if (plain) agreement.InPlainWords("all_gatherv", 2);
-    return agreement;
-  };
-  EXPECT_EQ(make(0, true).digest(), make(0, false).digest());
-  EXPECT_TRUE(make(0, true).identity() != make(0, false).identity());
-  EXPECT_EQ(Judge({make(0, true), make(1, true)}).text,
-            "all_gatherv: the ranks disagree in call 7: sizes[0] is 3 on rank 0 and 2 on rank 1");
-  for (const bool plain : {true, false}) {
-    EXPECT_EQ(
-        Judge({make(0, plain), make(1, !plain)}).text,
-        "AllGatherV: the ranks disagree in call 7: recvCounts[0] is 6 on rank 0 and 4 on rank 1");
-  }
 }
 
 TEST(EachRanksNumberOfTheCallIsReported) {
@@ -142,16 +95,6 @@ TEST(EachRanksNumberOfTheCallIsReported) {
   EXPECT_EQ(text_of(3, 3), begin + "call 3" + end);
   EXPECT_EQ(text_of(3, 4), begin + "call 3 of rank 0 and call 4 of rank 1" + end);
   EXPECT_EQ(text_of(0, 0), begin + "call 7" + end);
-}
-
-TEST(AShapeIsShownWhole) {
-  Agreement first("AllReduce");
-  first.EqualShape("x's shape", {2, 3});
-  Agreement other("AllReduce");
-  other.EqualShape("x's shape", {6});
-  EXPECT_EQ(Judge({first, other}).text,
-            "AllReduce: the ranks disagree in call 7: x's shape is [2, 3] on rank 0 and [6] on "
-            "rank 1");
 }
 
 // Groups {0, 2} and {1, 3}, each with its own lists.

@@ -1,12 +1,9 @@
 // How much memory the machine and its cgroups have left, from files that the tests write.
 #include "collops/comm/control/segment.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
-#include "check.h"
+#include "core/imaginary_machine.h"
 
 namespace {
 
@@ -15,29 +12,10 @@ using collops::control::FindAvailableMemory;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// The files of an imaginary machine; removed at the end.
-class Machine {
+class Machine : public ImaginaryMachine {
  public:
-  Machine() {
-    char name[] = "/tmp/collops-memory-XXXXXX";
-    EXPECT_TRUE(mkdtemp(name) != nullptr);
-    root_ = name;
-    Write("meminfo", "MemTotal: 9437184 kB\nMemFree: 1 kB\nMemAvailable: 8388608 kB\n");
-  }
-  ~Machine() { std::filesystem::remove_all(root_); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  Machine() { Write("meminfo", "MemTotal: 9437184 kB\nMemFree: 1 kB\nMemAvailable: 8388608 kB\n"); }
 
-  std::string root() const { return root_.string(); }
-
-  void Write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-  void Mounts(const std::string& root, const std::string& kind) const {
-    Write("mountinfo", "31 23 0:28 / /proc rw - proc proc rw\n35 31 0:32 " + root + " " +
-                           this->root() + "/mount rw,relatime shared:9 - " + kind + "\n");
-  }
   void Second(const std::string& folder, const std::string& limit, int64_t used,
               int64_t cache) const {
     const std::string at = "mount" + folder + "/memory.";
@@ -49,11 +27,8 @@ class Machine {
   }
 
   AvailableMemory Find() const {
-    return FindAvailableMemory({root() + "/meminfo", {root() + "/cgroup", root() + "/mountinfo"}});
+    return FindAvailableMemory({At("meminfo"), {At("cgroup"), At("mountinfo")}});
   }
-
- private:
-  std::filesystem::path root_;
 };
 
 std::string Bytes(int64_t mebibytes) {
@@ -82,8 +57,8 @@ TEST(ALimitOfTheSecondVersionCountsWhatIsUsedButNotFileCache) {
   machine.Second("/job", "max", 4000, 0);
   const AvailableMemory found = machine.Find();
   EXPECT_EQ(found.bytes, Left(300, 100));
-  EXPECT_EQ(found.where, "in the memory cgroup " + machine.root() +
-                             "/mount/job/step, whose limit is " + Bytes(300) + " bytes");
+  EXPECT_EQ(found.where, "in the memory cgroup " + machine.At("mount/job/step") +
+                             ", whose limit is " + Bytes(300) + " bytes");
 }
 
 TEST(TheTightestCgroupOnTheWayUpLimits) {
@@ -98,17 +73,6 @@ TEST(TheTightestCgroupOnTheWayUpLimits) {
   EXPECT_EQ(machine.Find().bytes, 0);
   machine.Write("mount/a/memory.max", "no number\n");
   EXPECT_EQ(machine.Find().bytes, Left(800, 100));
-}
-
-TEST(UnreadableFilesSetNoLimit) {
-  const Machine machine;
-  machine.Write("cgroup", "0::/a\nnonsense\n:\n");
-  machine.Mounts("/", "cgroup2 cgroup2 rw");
-  EXPECT_EQ(machine.Find().bytes, int64_t{8} << 30);
-  machine.Write("mount/a/memory.max", Bytes(300) + "\n");
-  EXPECT_EQ(machine.Find().bytes, Left(300, 0));
-  machine.Write("mount/a/memory.current", Bytes(100) + "\n");
-  EXPECT_EQ(machine.Find().bytes, Left(300, 100));
 }
 
 TEST(ALimitOfTheFirstVersion) {
@@ -136,13 +100,4 @@ TEST(AContainerSeesItsOwnPartOfTheHierarchy) {
     machine.Write("cgroup", std::string("0::") + path + "\n");
     EXPECT_EQ(machine.Find().bytes, Left(400, 0));
   }
-}
-
-TEST(ACgroupFolderMayContainASpace) {
-  const Machine machine;
-  machine.Write("mount point/memory.max", Bytes(300));
-  machine.Write("cgroup", "0::/\n");
-  machine.Write("mountinfo",
-                "1 2 0:3 / " + machine.root() + "/mount\\040point rw - cgroup2 x rw\n");
-  EXPECT_EQ(machine.Find().bytes, Left(300, 0));
 }

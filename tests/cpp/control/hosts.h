@@ -16,13 +16,14 @@
 #include "collops/comm/control/control.h"
 #include "collops/comm/control/hosts/watcher.h"
 #include "control/fake_carrier.h"
-#include "control/wire.h"
+#include "control/first_contact/tcp_wire.h"
 #include "toy/communicator.h"
 
 namespace hosts {
 
 using collops::Communicator;
 using collops::control::UniqueFd;
+using tcp_hosts::Wire;
 
 // The host of each rank. A host's ranks have neighbouring numbers.
 using HostOf = std::vector<int>;

@@ -86,15 +86,3 @@ TEST(FirstContactCountsForItsCall) {
   }
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
-
-// The next call has a deadline of its own.
-TEST(EachCallHasTheWholeTimeOut) {
-  ranks::Run(2, [](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    communicator.set_timeout_s(kTimeoutS);
-    for (int i = 0; i < 2; ++i) {
-      if (rank == 1) usleep(kLate);
-      EXPECT_EQ(communicator.Barrier().message(), "");
-    }
-  });
-}

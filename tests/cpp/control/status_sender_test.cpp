@@ -132,15 +132,6 @@ TEST(ADepartureIsSentAfterTheFailureThatCausedIt) {
   EXPECT_EQ(host.bridge().Told(), "");
 }
 
-TEST(AFailureIsSentAfterTheHeadsThatCausedIt) {
-  Host host(3);
-  for (const int rank : {0, 1, 2}) host.Begin(rank, 1);
-  host.end(0).PublishFailure(Error(ERROR_RANK_MISMATCH, "they differ"), 1);
-  host.Look();
-  EXPECT_TRUE(host.Tell());
-  EXPECT_EQ(host.bridge().Told(), "head0 head1 head2 failed0 ");
-}
-
 TEST(TheOrderIsTheSameWithLittleRoom) {
   Host host(2);
   FailAndLeave(host);
@@ -242,15 +233,6 @@ TEST(ARingOrAnEndSendsAllHeads) {
     EXPECT_TRUE(host.Tell());
     EXPECT_EQ(host.bridge().Told(), std::string("head0 head1 finished0 ") + (rung ? "" : "left0 "));
   }
-}
-
-TEST(ARefusalAndACallWithoutACarrierAreSentAtOnce) {
-  Host host(2);
-  host.Begin(0, 1, HeadKind::kRefusal);
-  host.Begin(1, 1);
-  host.Look(false);
-  EXPECT_TRUE(host.Tell());
-  EXPECT_EQ(host.bridge().Told(), "head0 head1 ");
 }
 
 TEST(AHeadThatIsBeingWrittenIsNotSent) {

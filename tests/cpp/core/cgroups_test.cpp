@@ -5,12 +5,9 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
-#include "check.h"
+#include "core/imaginary_machine.h"
 
 namespace {
 
@@ -27,32 +24,9 @@ int AtMost(int quota) {
   return std::min(quota, CoresOfMask());
 }
 
-// The files of an imaginary machine; removed at the end.
-class Machine {
+class Machine : public ImaginaryMachine {
  public:
-  Machine() {
-    char name[] = "/tmp/collops-cores-XXXXXX";
-    EXPECT_TRUE(mkdtemp(name) != nullptr);
-    root_ = name;
-  }
-  ~Machine() { std::filesystem::remove_all(root_); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-
-  void Write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-  void Mounts(const std::string& root, const std::string& kind) const {
-    Write("mountinfo", "35 31 0:32 " + root + " " + folder("") + " rw shared:9 - " + kind + "\n");
-  }
-  std::string folder(const std::string& below) const { return (root_ / "mount").string() + below; }
-  collops::UsableCores Find() const {
-    return FindUsableCores({(root_ / "cgroup").string(), (root_ / "mountinfo").string()});
-  }
-
- private:
-  std::filesystem::path root_;
+  collops::UsableCores Find() const { return FindUsableCores({At("cgroup"), At("mountinfo")}); }
 };
 
 }  // namespace
@@ -81,7 +55,7 @@ TEST(TheSmallestQuotaOnThePathCountsRoundedUp) {
   EXPECT_EQ(machine.Find().count, AtMost(2));
   machine.Write("mount/a/b/c/cpu.max", "1000 100000\n");  // never less than one
   EXPECT_EQ(machine.Find().count, 1);
-  EXPECT_EQ(machine.Find().cgroup, CoresOfMask() > 1 ? machine.folder("/a/b/c") : "");
+  EXPECT_EQ(machine.Find().cgroup, CoresOfMask() > 1 ? machine.At("mount/a/b/c") : "");
 }
 
 TEST(AQuotaOfTheFirstVersion) {

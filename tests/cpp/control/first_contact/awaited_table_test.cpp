@@ -57,12 +57,6 @@ void RunWaiting(const std::string& path, const std::function<void()>& meanwhile,
 
 }  // namespace
 
-TEST(FirstContactWaitsForTheTable) {
-  const tables::Folder folder;
-  const std::string path = folder.Write("t.json", kInitializing);
-  RunWaiting(path, [&] { folder.Write("t.json", tables::kOneServer); }, "");
-}
-
 // One rank has read it before it was complete, the other one after.
 TEST(ASubgroupKnowsTheJobByTheCompleteTable) {
   const tables::Folder folder;

@@ -39,25 +39,6 @@ bool Ended(Connection& connection) {
 
 }  // namespace
 
-TEST(FramesArriveWholeAndInOrder) {
-  for (const char* host : {"127.0.0.1", "127.0.0.2", "::1"}) {
-    Ends ends(host);
-    const size_t sizes[] = {0, 1, 3, 4, 5, 1000, 16379, 16380, 16381, kMostFrameBytes};
-    int sent = 0;
-    int got = 0;
-    Await([&] {
-      if (sent < 400 && ends.first->Send(Numbered(sent, sizes[sent % 10]))) ++sent;
-      Frame frame;
-      while (got < sent && ends.second->Receive(&frame)) {
-        EXPECT_TRUE(frame == Numbered(got, sizes[got % 10]));
-        ++got;
-      }
-      ends.first->Flush();
-      return got == 400;
-    });
-  }
-}
-
 // Bytes that arrive one by one make the same frames.
 TEST(AFrameIsAssembledFromPieces) {
   Listener listener = ListenAt("127.0.0.1");
@@ -128,19 +109,6 @@ TEST(TheOptionsAreSetOnBothEnds) {
   }
 }
 
-TEST(TheEndIsSeenAfterTheLastFrame) {
-  Ends ends;
-  ASSERT_TRUE(ends.first->Send(FrameOf("the last word")));
-  ends.first->Finish(Deadline::After(kLimitS));
-  EXPECT_FALSE(ends.first->Send(FrameOf("too late")));
-  Frame frame;
-  Await([&] { return ends.second->Receive(&frame); });
-  EXPECT_EQ(TextOf(frame), "the last word");
-  Await([&] { return Ended(*ends.second); });
-  EXPECT_TRUE(ends.second->state() == ConnectionState::kClosed);
-  EXPECT_CONTAINS(ends.second->ended().message(), " closed the connection");
-}
-
 // Finish() while the other end still sends: a plain close would destroy what was sent last.
 TEST(TheLastFramesArriveAlsoIfTheOtherEndSends) {
   for (int i = 0; i < 50; ++i) {
@@ -177,21 +145,6 @@ TEST(AResetIsSeenAfterTheLastFrame) {
   EXPECT_TRUE(connection.state() == ConnectionState::kReset ||
               connection.state() == ConnectionState::kClosed);
   EXPECT_EQ(connection.ended().code(), collops::ERROR_PEER_LOST);
-}
-
-TEST(NobodyListens) {
-  for (const char* host : {"127.0.0.1", "::1"}) {
-    Listener listener = ListenAt(host);
-    const SocketAddress address = listener.address();
-    listener.Close();
-    Connection connection(address);
-    Await([&] {
-      connection.Flush();
-      return !connection.alive();
-    });
-    EXPECT_TRUE(connection.state() == ConnectionState::kRefused);
-    EXPECT_EQ(connection.ended().message(), "nobody listens at " + address.Text());
-  }
 }
 
 // A socket that connects to a free port of its own host may get that very port, and meet itself.

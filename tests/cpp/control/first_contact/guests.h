@@ -18,6 +18,14 @@ using collops::control::Frame;
 using collops::control::MessageKind;
 using collops::control::UniqueFd;
 
+constexpr uid_t kOtherUser = 65534;
+
+inline bool CanBeAnotherUser() {
+  if (geteuid() == 0) return true;
+  std::printf("skipped: becoming another user needs root\n");
+  return false;
+}
+
 inline std::string MeetingName(const collops::JobIdentity& job) {
   collops::CommunicatorSpec spec;
   spec.backend = "shm";

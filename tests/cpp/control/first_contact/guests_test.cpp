@@ -19,38 +19,25 @@ using guests::SendWithDescriptors;
 using guests::VerdictOf;
 using Clock = std::chrono::steady_clock;
 
-void MeetBesideOneWhoSays(const Frame& message, size_t descriptors) {
-  MeetBeside([&](int socket) {
-    SendWithDescriptors(socket, message, std::vector<int>(descriptors, socket));
-  });
-}
-
 }  // namespace
 
-TEST(AStrangerWithTooManyDescriptorsIsDropped) {
-  for (const size_t descriptors : {size_t{5}, size_t{16}}) {
-    MeetBesideOneWhoSays(HelloOf(), descriptors);
-  }
-}
-
-TEST(AVerdictOfAProcessThatWasNotAdmittedIsDropped) {
-  MeetBesideOneWhoSays(VerdictOf(), 0);
-}
-
-TEST(AMessageThatIsNoHelloIsDropped) {
+TEST(WhatIsNoHelloIsDropped) {
+  struct Message {
+    Frame frame;
+    size_t descriptors;
+  };
+  std::vector<Message> messages = {
+      {HelloOf(), 0}, {HelloOf(), 5}, {HelloOf(), 16}, {VerdictOf(), 0}};
+  for (const int rank : {2, -1, 1 << 30}) messages.push_back({HelloOf(rank), 1});
   for (const MessageKind kind : {MessageKind::kPeer, MessageKind::kWelcome, MessageKind::kProgress,
                                  static_cast<MessageKind>(77)}) {
-    MeetBesideOneWhoSays(collops::control::LocalMessageOf(kind).frame(), 1);
+    messages.push_back({collops::control::LocalMessageOf(kind).frame(), 1});
   }
-}
-
-TEST(AnInvalidHelloIsDropped) {
-  MeetBesideOneWhoSays(HelloOf(), 0);
-  for (const int rank : {2, -1, 1 << 30}) MeetBesideOneWhoSays(HelloOf(rank), 1);
-}
-
-TEST(BytesOfAnotherProgramAreDropped) {
-  MeetBeside([](int socket) { EXPECT_EQ(send(socket, "GET /", 5, MSG_NOSIGNAL), 5); });
+  for (const Message& message : messages) {
+    MeetBeside([&](int socket) {
+      SendWithDescriptors(socket, message.frame, std::vector<int>(message.descriptors, socket));
+    });
+  }
 }
 
 // After its hello an admitted rank may only send why it leaves.
@@ -98,15 +85,13 @@ TEST(AVerdictWithAnInvalidCodeIsAnError) {
 
 namespace {
 
-constexpr uid_t kOtherUser = 65534;
-
 // Starts a process of another user that binds the name of `job`, and listens if `listening`. It
 // lives until `done`.
 pid_t StartSquatter(const collops::JobIdentity& job, bool listening, const ranks::Event& bound,
                     const ranks::Event& done) {
   const std::string name = MeetingName(job);  // the name as this user has it
   return ranks::Start([&, name, listening] {
-    if (geteuid() == 0) EXPECT_EQ(setuid(kOtherUser), 0);
+    if (geteuid() == 0) EXPECT_EQ(setuid(guests::kOtherUser), 0);
     const UniqueFd squatter = listening ? collops::control::Listen(name) : [&name] {
       sockaddr_un address{};
       address.sun_family = AF_UNIX;
@@ -122,16 +107,10 @@ pid_t StartSquatter(const collops::JobIdentity& job, bool listening, const ranks
   });
 }
 
-bool CanBeAnotherUser() {
-  if (geteuid() == 0) return true;
-  std::printf("skipped: becoming another user needs root\n");
-  return false;
-}
-
 }  // namespace
 
 TEST(AnotherUserThatOwnsTheSocketsNameIsReportedAtOnce) {
-  if (!CanBeAnotherUser()) return;
+  if (!guests::CanBeAnotherUser()) return;
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event bound, done;
   const pid_t squatter = StartSquatter(job, true, bound, done);
@@ -141,7 +120,7 @@ TEST(AnotherUserThatOwnsTheSocketsNameIsReportedAtOnce) {
     const Status status = ranks::Make(job, rank, 2, check::Patience(20))->Connect();
     EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
     EXPECT_CONTAINS(status.message(), "process " + std::to_string(squatter) + " of another user");
-    EXPECT_CONTAINS(status.message(), "uid " + std::to_string(kOtherUser));
+    EXPECT_CONTAINS(status.message(), "uid " + std::to_string(guests::kOtherUser));
     EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() <
                 check::Patience(10.0));
   }

@@ -4,11 +4,8 @@
 
 #include <sys/un.h>
 
-#include <csignal>
-
 #include "collops/comm/control/first_contact/local_socket.h"
-#include "control/first_contact/by_hand.h"
-#include "ranks.h"
+#include "control/first_contact/ranks_that_meet.h"
 
 namespace {
 
@@ -20,40 +17,22 @@ using collops::control::RendezvousSpec;
 using collops::control::Row;
 using collops::control::UniqueFd;
 using loopback::ByHand;
-
-const double kTimeoutS = check::Patience(20);
+using loopback::ExpectWell;
+using loopback::Kill;
+using loopback::kMeetS;
+using loopback::Meet;
 
 // A group of `rank_size` ranks at a port that no other test has.
 class Group {
  public:
   explicit Group(int rank_size, std::string host = "127.0.0.1")
-      : rank_size_(rank_size), host_(std::move(host)) {
-    port_ = loopback::ListenAt("127.0.0.1").address().port();
-  }
+      : rank_size_(rank_size), host_(std::move(host)), port_(loopback::FreePort()) {}
 
-  RendezvousSpec SpecOf(int rank) const {
-    RendezvousSpec spec;
-    spec.domain = "dp";
-    spec.rank = rank;
-    spec.rank_size = rank_size_;
-    spec.host = host_;
-    spec.port = port_;
-    spec.has_port = rank == 0;
-    spec.secret = {"a job", "a key"};
-    return spec;
-  }
-
-  static Status Meet(const RendezvousSpec& spec, double timeout_s = kTimeoutS) {
-    std::vector<Row> rows;
-    const auto rendezvous = Rendezvous::Create(spec);
-    const Deadline deadline = Deadline::After(timeout_s);
-    const Status met = rendezvous->Complete(deadline, &rows);
-    return met.ok() ? rendezvous->Finish(Ok(), deadline) : met;
-  }
+  RendezvousSpec SpecOf(int rank) const { return loopback::SpecOf(rank, rank_size_, port_, host_); }
 
   // A process for the rank, which meets the others and gets that.
   pid_t Start(int rank, ErrorCode code, std::vector<std::string> texts,
-              double timeout_s = kTimeoutS) const {
+              double timeout_s = kMeetS) const {
     const RendezvousSpec spec = SpecOf(rank);
     return ranks::Start([spec, code, texts, timeout_s] {
       const Status status = Meet(spec, timeout_s);
@@ -73,17 +52,8 @@ class Group {
  private:
   int rank_size_;
   std::string host_;
-  int port_ = 0;
+  int port_;
 };
-
-void ExpectWell(const std::vector<pid_t>& pids) {
-  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
-}
-
-void Kill(pid_t pid) {
-  kill(pid, SIGKILL);
-  EXPECT_FALSE(ranks::Wait(pid).exited);
-}
 
 }  // namespace
 
@@ -98,7 +68,7 @@ TEST(TheRankThatIsToOpenThePortDoesSoBesideARelay) {
       return spec;
     };
     const auto start = [&](int rank) {
-      return ranks::Start([&] { EXPECT_EQ(Group::Meet(spec_of(rank)).message(), ""); });
+      return ranks::Start([&] { EXPECT_EQ(Meet(spec_of(rank)).message(), ""); });
     };
     const pid_t relay = start(1);
     group.AwaitRelay();
@@ -108,7 +78,7 @@ TEST(TheRankThatIsToOpenThePortDoesSoBesideARelay) {
       const auto rendezvous = Rendezvous::Create(spec_of(2));
       rendezvous->Begin();
       before.Close();
-      const Deadline deadline = Deadline::After(kTimeoutS);
+      const Deadline deadline = Deadline::After(kMeetS);
       EXPECT_EQ(rendezvous->Complete(deadline, &rows).message(), "");
       EXPECT_EQ(rendezvous->Finish(Ok(), deadline).message(), "");
     });
@@ -147,7 +117,7 @@ TEST(AFollowerThatCannotSayWhereItIsIsReported) {
   group.AwaitRelay();
   const pid_t fails = ranks::Start([&] {
     const loopback::FewDescriptors one(1);
-    EXPECT_CONTAINS(Group::Meet(group.SpecOf(2)).message(), text);
+    EXPECT_CONTAINS(Meet(group.SpecOf(2)).message(), text);
   });
   const pid_t leader = group.Start(0, ERROR_RT_FAIL, {"rank 2 left first contact", text});
   ExpectWell({relay, fails, leader});

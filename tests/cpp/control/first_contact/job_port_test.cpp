@@ -5,9 +5,8 @@
 #include <csignal>
 
 #include "collops/comm/control/first_contact/rendezvous.h"
-#include "control/first_contact/loopback.h"
+#include "control/first_contact/ranks_that_meet.h"
 #include "proc.h"
-#include "ranks.h"
 
 namespace {
 
@@ -21,34 +20,19 @@ using collops::control::RendezvousSpec;
 using collops::control::Row;
 using loopback::At;
 using loopback::Await;
+using loopback::ExpectWell;
+using loopback::FreePort;
+using loopback::kMeetS;
 using loopback::ListenAt;
-using loopback::Stranger;
+using loopback::Meet;
 
-const double kTimeoutS = check::Patience(20);
 const JobSecret kSecret = {"a job", "a key"};
 
-int FreePort() {
-  return ListenAt("127.0.0.1").address().port();
-}
-
 RendezvousSpec SpecOf(const std::string& domain, int rank, int rank_size, int port, bool has_port) {
-  RendezvousSpec spec;
+  RendezvousSpec spec = loopback::SpecOf(rank, rank_size, port);
   spec.domain = domain;
-  spec.rank = rank;
-  spec.rank_size = rank_size;
-  spec.host = "127.0.0.1";
-  spec.port = port;
   spec.has_port = has_port;
-  spec.secret = kSecret;
   return spec;
-}
-
-Status Meet(const RendezvousSpec& spec, const Status& own = Ok(), double timeout_s = kTimeoutS) {
-  std::vector<Row> rows;
-  const auto rendezvous = Rendezvous::Create(spec);
-  const Deadline deadline = Deadline::After(timeout_s);
-  const Status met = rendezvous->Complete(deadline, &rows);
-  return met.ok() ? rendezvous->Finish(own, deadline) : met;
 }
 
 double SecondsOf(const std::function<void()>& body) {
@@ -64,10 +48,6 @@ bool Listens(int port) {
     return probe.state() != ConnectionState::kConnecting;
   });
   return probe.alive();
-}
-
-void ExpectWell(pid_t pid) {
-  EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
 }  // namespace
@@ -92,27 +72,7 @@ TEST(DomainsMeetInAnyOrder) {
   };
   const pid_t second = ranks::Start([&] { both(false); });
   const pid_t first = ranks::Start([&] { both(true); });
-  ExpectWell(first);
-  ExpectWell(second);
-}
-
-// Three threads of each process; rank 0 of domain "b" is not in the process that has the port.
-TEST(ManyDomainsMeetAtOnce) {
-  const int port = FreePort();
-  std::vector<pid_t> pids;
-  for (int process = 0; process < 3; ++process) {
-    pids.push_back(ranks::Start([port, process] {
-      std::vector<std::thread> threads;
-      for (int domain = 0; domain < 3; ++domain) {
-        const int rank = (process + domain) % 3;
-        const RendezvousSpec spec =
-            SpecOf(std::string(1, static_cast<char>('a' + domain)), rank, 3, port, process == 0);
-        threads.emplace_back([spec] { EXPECT_EQ(Meet(spec).message(), ""); });
-      }
-      for (std::thread& thread : threads) thread.join();
-    }));
-  }
-  for (const pid_t pid : pids) ExpectWell(pid);
+  ExpectWell({first, second});
 }
 
 // The process with the port has no part in this domain.
@@ -182,25 +142,7 @@ TEST(AChildForgetsThePort) {
   EXPECT_FALSE(Listens(port));
   EXPECT_EQ(JobPort::Share(At("127.0.0.1", port), kSecret, &held, &taken).message(), "");
   end.Set();
-  ExpectWell(child);
-}
-
-// An idle port is asleep, also with strangers at it.
-TEST(StrangersAreDropped) {
-  const int port = FreePort();
-  std::shared_ptr<JobPort> held;
-  bool taken = false;
-  EXPECT_EQ(JobPort::Share(At("127.0.0.1", port), kSecret, &held, &taken).message(), "");
-  std::vector<std::unique_ptr<Stranger>> strangers;
-  for (int i = 0; i < 150; ++i) {
-    strangers.push_back(std::make_unique<Stranger>(At("127.0.0.1", port)));
-    if (i % 3 == 0) strangers.back()->Say("GET / HTTP/1.1\r\n\r\n");
-    if (i % 3 == 1) strangers.back()->Say(std::string(500, static_cast<char>(i)));
-  }
-  std::thread leader([&] { EXPECT_EQ(Meet(SpecOf("d", 0, 2, port, true)).message(), ""); });
-  EXPECT_EQ(Meet(SpecOf("d", 1, 2, port, false)).message(), "");
-  leader.join();
-  for (const auto& stranger : strangers) Await([&] { return stranger->HungUp(); });
+  ExpectWell({child});
 }
 
 // Whoever waits is told, and whoever comes later.
@@ -261,13 +203,13 @@ TEST(AFailureAfterTheIntroductionReachesAll) {
     for (int rank = 0; rank < 3; ++rank) {
       pids.push_back(ranks::Start([port, rank, bad] {
         const Status own = rank == bad ? Error(ERROR_OUT_OF_HOST_MEMORY, "no memory left") : Ok();
-        const Status status = Meet(SpecOf("h", rank, 3, port, rank == 0), own);
+        const Status status = Meet(SpecOf("h", rank, 3, port, rank == 0), kMeetS, own);
         EXPECT_EQ(status.code(), ERROR_OUT_OF_HOST_MEMORY);
         EXPECT_CONTAINS(status.message(), "no memory left");
         if (rank != bad && bad == 1) EXPECT_CONTAINS(status.message(), "rank 1 left first contact");
       }));
     }
-    for (const pid_t pid : pids) ExpectWell(pid);
+    ExpectWell(pids);
   }
 }
 
@@ -278,7 +220,7 @@ TEST(ARankKilledAfterTheIntroductionIsReported) {
     const pid_t victim = ranks::Start([&] {
       std::vector<Row> rows;
       const auto rendezvous = Rendezvous::Create(SpecOf("i", doomed, 3, port, doomed == 0));
-      EXPECT_EQ(rendezvous->Complete(Deadline::After(kTimeoutS), &rows).message(), "");
+      EXPECT_EQ(rendezvous->Complete(Deadline::After(kMeetS), &rows).message(), "");
       met.Set();
       for (;;) pause();
     });
@@ -293,9 +235,8 @@ TEST(ARankKilledAfterTheIntroductionIsReported) {
       }));
     }
     met.Wait();
-    kill(victim, SIGKILL);
-    EXPECT_FALSE(ranks::Wait(victim).exited);
-    for (const pid_t pid : others) ExpectWell(pid);
+    loopback::Kill(victim);
+    ExpectWell(others);
   }
 }
 
@@ -342,21 +283,7 @@ TEST(APortThatIsTakenByItsOwnJobServesAll) {
   });
   EXPECT_EQ(Meet(SpecOf("k", 1, 2, port, false)).message(), "");
   there.Wait();
-  kill(holder, SIGKILL);
-  EXPECT_FALSE(ranks::Wait(holder).exited);
+  loopback::Kill(holder);
   EXPECT_EQ(Meet(SpecOf("l", 1, 2, port, false)).message(), "");
-  ExpectWell(first);
-}
-
-TEST(RankZeroIsClaimedTwice) {
-  const int port = FreePort();
-  std::vector<pid_t> pids;
-  for (int i = 0; i < 3; ++i) {
-    pids.push_back(ranks::Start([port, i] {
-      const Status status = Meet(SpecOf("m", i == 2 ? 1 : 0, 3, port, i == 0));
-      EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
-      EXPECT_CONTAINS(status.message(), "comm_domain \"m\": rank 0 is claimed twice, by pid ");
-    }));
-  }
-  for (const pid_t pid : pids) ExpectWell(pid);
+  ExpectWell({first});
 }

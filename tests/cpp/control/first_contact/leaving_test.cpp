@@ -6,15 +6,13 @@
 
 #include "collops/comm/control/control.h"
 #include "collops/comm/control/first_contact/hosts_meeting.h"
-#include "control/first_contact/loopback.h"
-#include "ranks.h"
+#include "control/first_contact/ranks_that_meet.h"
 
 namespace {
 
 using namespace collops;
 using collops::control::Control;
 using collops::control::HostsMeeting;
-using collops::control::RendezvousSpec;
 
 }  // namespace
 
@@ -25,12 +23,7 @@ TEST(ASecondThreadNeedNotWaitUntilTheOthersAreTold) {
   spec.backend = "ucx";
   spec.rank = 1;
   spec.rank_size = 2;
-  RendezvousSpec rendezvous;
-  rendezvous.rank = spec.rank;
-  rendezvous.rank_size = spec.rank_size;
-  rendezvous.host = "127.0.0.1";
-  rendezvous.port = silent.address().port();
-  rendezvous.secret = {"a job", "a key"};
+  const auto rendezvous = loopback::SpecOf(spec.rank, spec.rank_size, silent.address().port());
   const JobIdentity job = {"a job", "the test"};
   Control control(spec, std::make_unique<HostsMeeting>(spec, job, rendezvous, int64_t{1} << 20));
   std::atomic<bool> told{false};

@@ -10,32 +10,6 @@ using collops::control::UniqueFd;
 
 }  // namespace
 
-TEST(AFreePortIsFoundAndTold) {
-  for (const char* host : {"127.0.0.1", "127.0.0.2", "::1"}) {
-    const Listener listener = ListenAt(host);
-    EXPECT_TRUE(listener.address().port() > 0);
-    EXPECT_EQ(listener.address().Host(), host);
-    // At that address only.
-    if (std::string(host) != "127.0.0.1") continue;
-    ListenAt("127.0.0.3", listener.address().port());
-  }
-}
-
-TEST(ATakenPortIsNamed) {
-  for (const char* host : {"127.0.0.1", "::1"}) {
-    const Listener first = ListenAt(host);
-    Listener second;
-    const Status status = Listener::Open(first.address(), &second);
-    EXPECT_EQ(status.code(), collops::ERROR_RT_FAIL);
-    const std::string port = std::to_string(first.address().port());
-    EXPECT_EQ(status.message(), "cannot listen at " + first.address().Text() +
-                                    ": another process has port " + port +
-                                    ": end it, or set COLLOPS_PORT to a free port, the same in all "
-                                    "ranks");
-    EXPECT_FALSE(second.valid());
-  }
-}
-
 // The port of a listener that has just ended, with connections, is free.
 TEST(APortIsFreeAtOnceAfterItsListener) {
   Listener first = ListenAt("127.0.0.1");

@@ -96,29 +96,6 @@ TEST(TheEndOfRank0InFirstContactIsReported) {
   }
 }
 
-TEST(RanksMeetAgainRightAfterAFailedFirstContact) {
-  const collops::JobIdentity job = ranks::FreshJob();
-  const ranks::Event listens, came;
-  std::vector<pid_t> pids;
-  for (int rank = 0; rank < 3; ++rank) {
-    pids.push_back(ranks::Start([&, rank] {
-      if (rank > 0) listens.Wait();
-      // First one rank has a wrong rankSize.
-      auto wrong = ranks::Make(job, rank, rank == 2 ? 5 : 3, check::Patience(5));
-      if (rank > 0) {
-        came.Set();
-      } else {
-        listens.Set(2);
-        came.Wait(2);
-      }
-      EXPECT_EQ(wrong->Connect().code(), collops::ERROR_RANK_MISMATCH);
-      wrong.reset();
-      EXPECT_EQ(ranks::Make(job, rank, 3, check::Patience(5))->Connect().message(), "");
-    }));
-  }
-  WaitAll(pids);
-}
-
 // A process claims rank 1 although it is rank 2; it gets a verdict, and comes again.
 TEST(AProcessThatCorrectsItsRankMeetsTheOthers) {
   for (const int claimed : {0, 1}) {
@@ -144,31 +121,6 @@ TEST(AProcessThatCorrectsItsRankMeetsTheOthers) {
     }
     WaitAll(pids);
   }
-}
-
-// The same with threads, which are told apart although they have one pid.
-TEST(AThreadThatCorrectsItsRankMeetsTheOthers) {
-  const collops::JobIdentity job = ranks::FreshJob();
-  const ranks::Event listens, came;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      if (rank > 0) listens.Wait();
-      auto first =
-          ranks::Make(job, rank == 2 ? 1 : rank, 3, check::Patience(5), collops::COMM_MULTI_THREAD);
-      if (rank > 0) {
-        came.Set();
-      } else {
-        listens.Set(2);
-        came.Wait(2);
-      }
-      EXPECT_EQ(first->Connect().code(), collops::ERROR_RANK_MISMATCH);
-      first.reset();
-      const auto again = ranks::Make(job, rank, 3, check::Patience(5), collops::COMM_MULTI_THREAD);
-      EXPECT_EQ(again->Connect().message(), "");
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(AForkedChildClosesTheSocketsOfFirstContact) {

@@ -8,16 +8,12 @@
 #include <chrono>
 #include <cstring>
 
-#include "collops/comm/control/first_contact/rendezvous.h"
-#include "control/first_contact/loopback.h"
+#include "control/first_contact/ranks_that_meet.h"
 
 namespace {
 
 using namespace collops;
 using collops::control::Lookup;
-using collops::control::Rendezvous;
-using collops::control::RendezvousSpec;
-using collops::control::Row;
 using collops::control::SocketAddress;
 
 std::atomic<bool> answers{false};
@@ -48,32 +44,10 @@ TEST(AnAddressIsNotLookedUp) {
   }
 }
 
-TEST(ANameThatIsNotKnownIsAnError) {
-  // Longer than any name can be: no name server is asked.
-  const std::string name(300, 'x');
-  const Lookup lookup(name, 7);
-  SocketAddress address;
-  Status status;
-  loopback::Await([&] { return lookup.Done(&status, &address); });
-  EXPECT_CONTAINS(status.message(),
-                  "\"" + name + "\" is not an address, and the name cannot be resolved");
-}
-
 TEST(ASilentResolverEndsWithTheDeadline) {
   for (const int rank : {0, 1}) {
-    RendezvousSpec spec;
-    spec.domain = "dp";
-    spec.rank = rank;
-    spec.rank_size = 2;
-    spec.host = "slow.test";
-    spec.port = 29577;
-    spec.has_port = rank == 0;
-    spec.secret = {"a job", ""};
-    const auto rendezvous = Rendezvous::Create(spec);
-    rendezvous->Begin();
-    std::vector<Row> rows;
     const auto start = std::chrono::steady_clock::now();
-    const Status status = rendezvous->Complete(Deadline::After(0.3), &rows);
+    const Status status = loopback::Meet(loopback::SpecOf(rank, 2, 29577, "slow.test"), 0.3);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_EQ(status.code(), ERROR_TIMEOUT);
     EXPECT_CONTAINS(status.message(), "the name \"slow.test\" is still being resolved");

@@ -7,9 +7,8 @@
 #include "collops/comm/control/first_contact/rendezvous.h"
 #include "collops/comm/control/hosts/mesh.h"
 #include "collops/comm/rank_set.h"
-#include "control/first_contact/loopback.h"
+#include "control/first_contact/ranks_that_meet.h"
 #include "proc.h"
-#include "ranks.h"
 #include "sanitized.h"
 
 namespace {
@@ -21,7 +20,6 @@ using collops::control::HostsOf;
 using collops::control::JobListener;
 using collops::control::JobSecret;
 using collops::control::Rendezvous;
-using collops::control::RendezvousSpec;
 using collops::control::Row;
 
 // A sanitizer's processes take ten times the memory.
@@ -30,18 +28,6 @@ constexpr int kPerHost = 8;
 constexpr int kRanks = kHosts * kPerHost;
 const double kTimeoutS = check::Patience(60);
 const JobSecret kSecret = {"a job", "a key"};
-
-RendezvousSpec SpecOf(int rank, int port) {
-  RendezvousSpec spec;
-  spec.domain = "dp";
-  spec.rank = rank;
-  spec.rank_size = kRanks;
-  spec.host = "127.0.0.1";
-  spec.port = port;
-  spec.has_port = rank == 0;
-  spec.secret = kSecret;
-  return spec;
-}
 
 // One host of eight ranks, each of which runs `body`.
 pid_t StartHost(int host, const std::function<void(int)>& body) {
@@ -53,22 +39,14 @@ pid_t StartHost(int host, const std::function<void(int)>& body) {
   });
 }
 
-void ExpectWell(const std::vector<pid_t>& pids) {
-  for (const pid_t pid : pids) {
-    const ranks::Ended ended = ranks::Wait(pid);
-    EXPECT_TRUE(ended.exited);
-    EXPECT_EQ(ended.code, 0);
-  }
-}
-
 }  // namespace
 
 TEST(TwoThousandRanksMeet) {
-  const int port = loopback::ListenAt("127.0.0.1").address().port();
+  const int port = loopback::FreePort();
   const auto start = std::chrono::steady_clock::now();
   const auto meet = [&](int rank) {
     std::vector<Row> rows;
-    const auto rendezvous = Rendezvous::Create(SpecOf(rank, port));
+    const auto rendezvous = Rendezvous::Create(loopback::SpecOf(rank, kRanks, port));
     rendezvous->Begin();
     const Deadline deadline = Deadline::After(kTimeoutS);
     EXPECT_EQ(rendezvous->Complete(deadline, &rows).message(), "");
@@ -85,7 +63,7 @@ TEST(TwoThousandRanksMeet) {
   const std::function<void(int)> body = meet;
   std::vector<pid_t> pids;
   for (int host = kHosts - 1; host >= 0; --host) pids.push_back(StartHost(host, body));
-  ExpectWell(pids);
+  loopback::ExpectWell(pids);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::printf("  %d ranks on %d hosts met in %.1f s\n", kRanks, kHosts, took.count());
 }
@@ -93,11 +71,11 @@ TEST(TwoThousandRanksMeet) {
 TEST(ALostOneIsNamedToAll) {
   constexpr int kLost = kRanks / 2 + 2;
   constexpr int kLostHost = kLost / kPerHost;
-  const int port = loopback::ListenAt("127.0.0.1").address().port();
+  const int port = loopback::FreePort();
   const ranks::Event met;
   const auto meet = [&](int rank) {
     std::vector<Row> rows;
-    const auto rendezvous = Rendezvous::Create(SpecOf(rank, port));
+    const auto rendezvous = Rendezvous::Create(loopback::SpecOf(rank, kRanks, port));
     rendezvous->Begin();
     const Deadline deadline = Deadline::After(kTimeoutS);
     EXPECT_EQ(rendezvous->Complete(deadline, &rows).message(), "");
@@ -121,7 +99,7 @@ TEST(ALostOneIsNamedToAll) {
   const std::function<void(int)> body = meet;
   std::vector<pid_t> pids;
   for (int host = kHosts - 1; host >= 0; --host) pids.push_back(StartHost(host, body));
-  ExpectWell(pids);
+  loopback::ExpectWell(pids);
 }
 
 // The last host is joined to all others, which connect to it at once.

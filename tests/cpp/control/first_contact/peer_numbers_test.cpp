@@ -60,16 +60,6 @@ TEST(AFailureOfAnInvalidRankIsAFailureOfTheGroup) {
   });
 }
 
-TEST(AVerdictWithAnInvalidCodeIsALoss) {
-  for (const int32_t code : {0, 12345}) {
-    auto fields = collops::control::LocalMessageOf(collops::control::MessageKind::kVerdict);
-    fields.Number(0).Number(static_cast<uint64_t>(code)).Text("a reason");
-    Status verdict;
-    EXPECT_TRUE(collops::control::ReadLocalVerdict(fields.frame(), &verdict));
-    EXPECT_EQ(verdict.code(), collops::ERROR_PEER_LOST);
-  }
-}
-
 TEST(AReductionThatIsNoneHasAName) {
   EXPECT_EQ(std::string(collops::Name(static_cast<collops::ReduceOp>(77))), "undefined");
   EXPECT_EQ(std::string(collops::Name(static_cast<collops::ReduceOp>(-1))), "undefined");

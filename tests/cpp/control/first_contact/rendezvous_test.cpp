@@ -7,15 +7,13 @@
 
 #include "collops/comm/control/hosts/mesh.h"
 #include "collops/core/process/interrupt.h"
-#include "control/first_contact/by_hand.h"
-#include "ranks.h"
+#include "control/first_contact/ranks_that_meet.h"
 
 namespace {
 
 using namespace collops;
 using collops::control::ConnectHosts;
 using collops::control::Connection;
-using collops::control::Frame;
 using collops::control::HostsOf;
 using collops::control::Introduction;
 using collops::control::JobListener;
@@ -24,51 +22,23 @@ using collops::control::Proven;
 using collops::control::Rendezvous;
 using collops::control::RendezvousSpec;
 using collops::control::Row;
-using collops::control::TcpBridge;
 using loopback::Await;
 using loopback::ByHand;
-using loopback::FrameOf;
+using loopback::FreePort;
+using loopback::kMeetS;
 using loopback::ListenAt;
 using loopback::Listener;
+using loopback::Meet;
+using loopback::SpecOf;
 using loopback::Stranger;
-using loopback::TextOf;
 
-const double kTimeoutS = check::Patience(20);
 const JobSecret kSecret = {"a job", "a key"};
-
-int FreePort(const std::string& host) {
-  return ListenAt(host).address().port();
-}
-
-RendezvousSpec SpecOf(int rank, int rank_size, int port, const std::string& host = "127.0.0.1") {
-  RendezvousSpec spec;
-  spec.domain = "dp";
-  spec.rank = rank;
-  spec.rank_size = rank_size;
-  spec.host = host;
-  spec.port = port;
-  spec.has_port = rank == 0;
-  spec.secret = kSecret;
-  return spec;
-}
-
-Status Meet(const RendezvousSpec& spec, double timeout_s = kTimeoutS) {
-  std::vector<Row> rows;
-  const auto rendezvous = Rendezvous::Create(spec);
-  const Deadline deadline = Deadline::After(timeout_s);
-  const Status met = rendezvous->Complete(deadline, &rows);
-  return met.ok() ? rendezvous->Finish(Ok(), deadline) : met;
-}
 
 // Runs each body in a process of its own.
 void InProcesses(const std::vector<std::function<void()>>& bodies) {
   std::vector<pid_t> pids;
   for (const auto& body : bodies) pids.push_back(ranks::Start(body));
-  for (const pid_t pid : pids) {
-    const ranks::Ended ended = ranks::Wait(pid);
-    EXPECT_TRUE(ended.exited);
-    EXPECT_EQ(ended.code, 0);
-  }
+  loopback::ExpectWell(pids);
 }
 
 // One process for each spec, all of which get an error with that code that contains the text.
@@ -81,7 +51,7 @@ void ExpectAll(const std::vector<RendezvousSpec>& specs, ErrorCode code, const s
       EXPECT_EQ(status.code(), code);
       EXPECT_CONTAINS(status.message(), text);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      EXPECT_TRUE(took.count() < kTimeoutS / 2);
+      EXPECT_TRUE(took.count() < kMeetS / 2);
     });
   }
   InProcesses(bodies);
@@ -106,7 +76,7 @@ TEST(AllRanksGetAllRows) {
         std::vector<Row> rows;
         const auto rendezvous = Rendezvous::Create(SpecOf(rank, kRanks, port, host));
         rendezvous->Begin();
-        const Status status = rendezvous->Complete(Deadline::After(kTimeoutS), &rows);
+        const Status status = rendezvous->Complete(Deadline::After(kMeetS), &rows);
         EXPECT_EQ(status.message(), "");
         ASSERT_EQ(rows.size(), kRanks);
         for (int r = 0; r < kRanks; ++r) {
@@ -117,58 +87,11 @@ TEST(AllRanksGetAllRows) {
           EXPECT_TRUE(row.port > 0 && row.port != port);
         }
         EXPECT_EQ(HostsOf(rows), (std::vector<int>{0, 0, 0, 0, 1, 1}));
-        EXPECT_EQ(rendezvous->Finish(Ok(), Deadline::After(kTimeoutS)).message(), "");
+        EXPECT_EQ(rendezvous->Finish(Ok(), Deadline::After(kMeetS)).message(), "");
       });
     }
     InProcesses(bodies);
   }
-}
-
-// The hosts are connected, each with each; then their frames cross.
-TEST(HostsThatMetAreJoined) {
-  constexpr int kRanks = 5;
-  const int port = FreePort("127.0.0.1");
-  const ranks::Event done;
-  const ranks::Event end;
-  std::vector<pid_t> pids;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    pids.push_back(ranks::Start([&, rank] {
-      const std::vector<int> host_of = {0, 1, 0, 2, 2};
-      const int host = host_of[static_cast<size_t>(rank)];
-      SetHost(std::to_string(host));
-      Introduction hosts;
-      const auto rendezvous = Rendezvous::Create(SpecOf(rank, kRanks, port));
-      const Deadline deadline = Deadline::After(kTimeoutS);
-      EXPECT_EQ(rendezvous->Complete(deadline, &hosts.rows).message(), "");
-      EXPECT_EQ(HostsOf(hosts.rows), host_of);
-      if (rank == 2 || rank == 4) {
-        EXPECT_EQ(rendezvous->Finish(Ok(), deadline).message(), "");
-        return;
-      }
-      std::vector<Connection> connections;
-      hosts.secret = kSecret;
-      hosts.listener = rendezvous->TakeListener();
-      const Status joined = ConnectHosts("dp", hosts, rank, nullptr, deadline, &connections);
-      EXPECT_EQ(joined.message(), "");
-      EXPECT_EQ(rendezvous->Finish(joined, deadline).message(), "");
-      ASSERT_EQ(connections.size(), 3);
-      TcpBridge bridge(host, std::move(connections));
-      for (int to = 0; to < 3; ++to) {
-        if (to != host) EXPECT_TRUE(bridge.Tell(to, FrameOf(std::to_string(host * 10 + to))));
-      }
-      for (int i = 0; i < 2; ++i) {
-        int from = -1;
-        Frame frame;
-        Await([&] { return bridge.Take(&from, &frame); });
-        EXPECT_EQ(TextOf(frame), std::to_string(from * 10 + host));
-      }
-      done.Set();
-      end.Wait();
-    }));
-  }
-  done.Wait(3);
-  end.Set(3);
-  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
 // The first attempt of the other rank finds someone who hangs up.
@@ -197,7 +120,7 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
   ASSERT_EQ(listener.Open(loopback::At("127.0.0.1")).message(), "");
   hosts.rows[0].port = listener.address().port();
   const auto join = [&](int rank, std::vector<Connection>* connections) {
-    return ConnectHosts("dp", hosts, rank, nullptr, Deadline::After(kTimeoutS), connections);
+    return ConnectHosts("dp", hosts, rank, nullptr, Deadline::After(kMeetS), connections);
   };
   const pid_t other = ranks::Start([&] {
     hosts.listener = std::make_unique<JobListener>(kSecret);
@@ -224,29 +147,18 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
 
 TEST(RanksThatDoNotFitTogetherAreTold) {
   const auto at = [](int port, int rank, int size) { return SpecOf(rank, size, port); };
-  int port = FreePort("127.0.0.1");
+  int port = FreePort();
   ExpectAll({at(port, 0, 3), at(port, 1, 3), at(port, 1, 3)}, ERROR_RANK_MISMATCH,
             "rank 1 is claimed twice, by pid ");
-  port = FreePort("127.0.0.1");
+  port = FreePort();
   ExpectAll({at(port, 0, 3), at(port, 1, 4)}, ERROR_RANK_MISMATCH, "rankSize is 3 on rank 0 (pid ");
-  port = FreePort("127.0.0.1");
+  port = FreePort();
   ExpectAll({at(port, 0, 3), at(port, 2, 3), at(port, 7, 3)}, ERROR_RANK_MISMATCH,
             "is not one of the 3 ranks");
 }
 
-TEST(BothClaimantsAreNamed) {
-  const int port = FreePort("127.0.0.1");
-  const pid_t first = ranks::Start([&] { EXPECT_EQ(Meet(SpecOf(1, 3, port)).code(), 102); });
-  const pid_t second = ranks::Start([&] { EXPECT_EQ(Meet(SpecOf(1, 3, port)).code(), 102); });
-  const Status status = Meet(SpecOf(0, 3, port));
-  for (const pid_t pid : {first, second}) {
-    EXPECT_CONTAINS(status.message(), "by pid " + std::to_string(pid) + " on 127.0.0.1");
-    EXPECT_EQ(ranks::Wait(pid).code, 0);
-  }
-}
-
 TEST(MissingRanksAreNamed) {
-  const int port = FreePort("127.0.0.1");
+  const int port = FreePort();
   const pid_t member = ranks::Start([&] {
     const Status status = Meet(SpecOf(2, 4, port), 3);
     EXPECT_EQ(status.code(), ERROR_TIMEOUT);
@@ -260,7 +172,7 @@ TEST(MissingRanksAreNamed) {
 }
 
 TEST(AJoinerSaysWhatBecameOfRankZero) {
-  const int port = FreePort("127.0.0.1");
+  const int port = FreePort();
   const std::string at = "127.0.0.1:" + std::to_string(port);
   const auto expect = [&](const std::string& text) {
     const Status status = Meet(SpecOf(1, 2, port), 0.5);
@@ -278,7 +190,7 @@ TEST(AJoinerSaysWhatBecameOfRankZero) {
 
 // Ranks of another job, with another key, of another domain, and strangers; the group still meets.
 TEST(NoStrangerKeepsAGroupFromMeeting) {
-  const int port = FreePort("127.0.0.1");
+  const int port = FreePort();
   const ranks::Event came;
   std::vector<std::function<void()>> bodies;
   bodies.push_back([&] { EXPECT_EQ(Meet(SpecOf(0, 2, port)).message(), ""); });
@@ -332,32 +244,8 @@ TEST(NoStrangerKeepsAGroupFromMeeting) {
   InProcesses(bodies);
 }
 
-TEST(ARankThatEndsIsReported) {
-  const int port = FreePort("127.0.0.1");
-  const ranks::Event come;
-  const pid_t doomed = ranks::Start([&] {
-    ByHand rank(SpecOf(1, 4, port));
-    rank.AwaitMissing("rank 3 of 4");
-    come.Set();
-    for (;;) pause();
-  });
-  const std::string text = "rank 1 (pid " + std::to_string(doomed);
-  const auto expect = [&](int rank) {
-    const Status status = Meet(SpecOf(rank, 4, port));
-    EXPECT_EQ(status.code(), ERROR_PEER_LOST);
-    EXPECT_CONTAINS(status.message(), text);
-    EXPECT_CONTAINS(status.message(), "ended during first contact");
-  };
-  const pid_t leader = ranks::Start([&] { expect(0); });
-  const pid_t member = ranks::Start([&] { expect(2); });
-  come.Wait();
-  kill(doomed, SIGKILL);
-  EXPECT_FALSE(ranks::Wait(doomed).exited);
-  for (const pid_t pid : {member, leader}) EXPECT_EQ(ranks::Wait(pid).code, 0);
-}
-
 TEST(TheEndOfRankZeroIsReported) {
-  const int port = FreePort("127.0.0.1");
+  const int port = FreePort();
   const pid_t leader = ranks::Start([&] { static_cast<void>(Meet(SpecOf(0, 4, port))); });
   const pid_t member = ranks::Start([&] {
     const Status status = Meet(SpecOf(1, 4, port));
@@ -366,13 +254,12 @@ TEST(TheEndOfRankZeroIsReported) {
   });
   ByHand rank(SpecOf(2, 4, port));
   rank.AwaitMissing("rank 3 of 4");
-  kill(leader, SIGKILL);
-  EXPECT_FALSE(ranks::Wait(leader).exited);
+  loopback::Kill(leader);
   EXPECT_EQ(ranks::Wait(member).code, 0);
 }
 
 TEST(CtrlCAndStopEndTheWait) {
-  const int port = FreePort("127.0.0.1");
+  const int port = FreePort();
   InterruptCheckSlot().store([] { return interrupted; });
   interrupted = true;
   for (const int rank : {0, 1}) {
@@ -389,7 +276,7 @@ TEST(CtrlCAndStopEndTheWait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       rendezvous->Stop();
     });
-    const Status status = rendezvous->Complete(Deadline::After(kTimeoutS), &rows);
+    const Status status = rendezvous->Complete(Deadline::After(kMeetS), &rows);
     stopper.join();
     EXPECT_EQ(status.message(), "first contact was stopped");
   }

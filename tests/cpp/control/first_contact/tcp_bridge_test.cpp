@@ -1,6 +1,8 @@
 // The bridge over TCP: the cases of every bridge; order, bounds, and what a loss is.
 #include "collops/comm/control/hosts/mesh.h"
 
+#include <random>
+
 #include "control/bridge_cases.h"
 #include "control/first_contact/tcp_wire.h"
 
@@ -14,10 +16,9 @@ using loopback::TextOf;
 using tcp_hosts::Connection;
 using tcp_hosts::Frame;
 using tcp_hosts::TcpBridge;
-using TcpWire = tcp_hosts::Wire;
 
-Hosts Joined(const char* address = "127.0.0.1") {
-  return Hosts(std::make_shared<TcpWire>(2, TcpWire::Delay{}, address), kTwoByTwo);
+Hosts Joined(const char* address = "127.0.0.1", const Wire::Delay& delay = {}) {
+  return Hosts(std::make_shared<Wire>(2, delay, address), kTwoByTwo);
 }
 
 // Two hosts, the bridge of host 0 and a plain connection in place of the bridge of host 1.
@@ -53,12 +54,14 @@ std::vector<std::unique_ptr<TcpBridge>> Bridges(size_t num_hosts) {
 }  // namespace
 
 TEST(ControlIsTheSameOverTcp) {
-  for (const char* address : {"127.0.0.1", "::1"}) {
-    for (const Case& test : ControlCases()) {
-      for (const int variant : VariantsOf(test)) {
-        Hosts hosts = Joined(address);
-        RunCase(hosts, test, variant);
-      }
+  std::mt19937 random(1);
+  const auto delay = [&random](int, int) { return std::chrono::microseconds(random() % 700); };
+  for (const Case& test : ControlCases()) {
+    for (const int variant : VariantsOf(test)) {
+      Hosts hosts = Joined("::1");
+      RunCase(hosts, test, variant);
+      Hosts slow = Joined("127.0.0.1", delay);
+      RunCase(slow, test, variant);
     }
   }
 }
@@ -104,6 +107,50 @@ TEST(StoppedWatchersAreNamedAndMissNothing) {
   }
   Hosts hosts = Joined();
   StopWatchersForAWhile(hosts);
+}
+
+TEST(AHostThatSendsInvalidNewsIsCutOff) {
+  constexpr int kRanks = 4;
+  using collops::control::Encode;
+  using collops::control::HeadKind;
+  using collops::control::StatusKind;
+  using collops::control::StatusUpdate;
+  using collops::control::StepWord;
+  const std::vector<std::byte> agreement(static_cast<size_t>(Agreement::EncodedBytes(kRanks)),
+                                         std::byte{0xff});
+  const auto call = [&](int rank, uint64_t word) {
+    StatusUpdate update{StatusKind::kHead, rank, word};
+    update.agreement = agreement.data();
+    return Encode(update, kRanks);
+  };
+  collops::control::Frame cut_short = call(2, StepWord(2, HeadKind::kCall));
+  cut_short.pop_back();
+  const std::vector<collops::control::Frame> lies = {
+      {},
+      cut_short,
+      call(1, StepWord(2, HeadKind::kCall)),      // a rank of the other host
+      call(2, StepWord(4, HeadKind::kCall)),      // a step that is not possible yet
+      call(2, StepWord(2, HeadKind::kCall) | 3),  // neither a call nor a refusal
+      Encode({StatusKind::kHead, 2, StepWord(2, HeadKind::kCall)}, kRanks),
+      Encode({StatusKind::kFinished, 3, 1000}, kRanks),
+      Encode({StatusKind::kLeft, 0}, kRanks),
+      Encode({static_cast<StatusKind>(77), 2}, kRanks),
+      Encode({StatusKind::kLeft, -1}, kRanks),
+      Encode({StatusKind::kLeft, 4}, kRanks),
+  };
+  for (const collops::control::Frame& lie : lies) {
+    Hosts hosts = Joined();
+    std::atomic<int> met{0};
+    OnHosts(hosts, kTimeoutS, [&](int rank, Communicator& comm) {
+      EXPECT_EQ(comm.Barrier().message(), "");
+      ++met;
+      if (rank >= 2) return AwaitCount(met, 6);
+      AwaitCount(met, 4);
+      if (rank == 0) hosts.wire().Insert(1, 0, lie);
+      ExpectHostLost(comm.Barrier(), 1);
+      ++met;
+    });
+  }
 }
 
 // Frames of each connection in order, from all of them, also where one host sends without end.

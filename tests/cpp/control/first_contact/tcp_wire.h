@@ -5,15 +5,16 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "collops/comm/control/endpoint.h"
 #include "collops/comm/control/hosts/mesh.h"
 #include "control/first_contact/loopback.h"
-#include "control/wire.h"
 
 namespace tcp_hosts {
 
@@ -23,7 +24,8 @@ using collops::control::TcpBridge;
 using collops::control::UniqueFd;
 using Clock = std::chrono::steady_clock;
 
-class Wire : public hosts::Wire, public std::enable_shared_from_this<Wire> {
+// What joins the boards of the hosts of a test, which may change it from any thread.
+class Wire : public std::enable_shared_from_this<Wire> {
  public:
   // How long a frame from one host to another is under way.
   using Delay = std::function<std::chrono::microseconds(int from, int to)>;
@@ -42,19 +44,28 @@ class Wire : public hosts::Wire, public std::enable_shared_from_this<Wire> {
     }
   }
 
-  std::unique_ptr<collops::control::Bridge> EndOf(int host) override;
-  void Cut() override {
+  std::unique_ptr<collops::control::Bridge> EndOf(int host);
+  // Breaks all connections for good.
+  void Cut() {
     for (const UniqueFd& socket : sockets_) EXPECT_EQ(shutdown(socket.get(), SHUT_RDWR), 0);
   }
-  void Stop(int host) override {
+  // Stops the watcher of a host, as if its process had been stopped.
+  void Stop(int host) {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopped_[static_cast<size_t>(host)] = true;
   }
-  void GoOn(int host) override {
+  void GoOn(int host) {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopped_[static_cast<size_t>(host)] = false;
     changed_.notify_all();
   }
+  // As if `from` had sent it to `to`.
+  void Insert(int from, int to, const Frame& frame) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    inserted_[to].push_back({from, frame});
+  }
+  // Frames that were sent by all hosts.
+  int sent() const { return sent_; }
 
  private:
   friend class End;
@@ -62,6 +73,14 @@ class Wire : public hosts::Wire, public std::enable_shared_from_this<Wire> {
   void Enter(int host) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return !stopped_[static_cast<size_t>(host)]; });
+  }
+  bool TakeInserted(int to, int* from, Frame* frame) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto& frames = inserted_[to];
+    if (frames.empty()) return false;
+    std::tie(*from, *frame) = std::move(frames.front());
+    frames.pop_front();
+    return true;
   }
   Clock::time_point DueAt(int from, int to) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -74,6 +93,8 @@ class Wire : public hosts::Wire, public std::enable_shared_from_this<Wire> {
   std::vector<bool> stopped_;
   std::vector<std::vector<Connection>> ends_;
   std::vector<UniqueFd> sockets_;
+  std::map<int, std::deque<std::pair<int, Frame>>> inserted_;  // to each host, with its sender
+  std::atomic<int> sent_{0};
 };
 
 // The bridge of one host, with delays. A frame that is not due is held back with all that follow it
@@ -87,10 +108,13 @@ class End : public collops::control::Bridge {
 
   bool Tell(int host, const Frame& frame) override {
     wire_->Enter(host_);
-    return bridge_.Tell(host, frame);
+    const bool told = bridge_.Tell(host, frame);
+    if (told) ++wire_->sent_;
+    return told;
   }
   bool Take(int* host, Frame* frame) override {
     wire_->Enter(host_);
+    if (wire_->TakeInserted(host_, host, frame)) return true;
     while (bridge_.Take(host, frame)) {
       held_[*host].push_back({std::move(*frame), wire_->DueAt(*host, host_)});
     }

@@ -10,10 +10,9 @@ namespace {
 using namespace hosts;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
-using TcpWire = tcp_hosts::Wire;
 
 // One connection is slow, in one direction.
-TcpWire::Delay Slow(int from, int to) {
+Wire::Delay Slow(int from, int to) {
   return [from, to](int f, int t) {
     return f == from && t == to ? microseconds(milliseconds(15)) : microseconds(0);
   };
@@ -37,7 +36,7 @@ TEST(ControlIsTheSameOnThreeHostsWithOneSlowConnection) {
         if (from == to) continue;
         for (const Case& test : ErrorCases()) {
           if (!IsFor(test, host_of)) continue;
-          Hosts hosts(std::make_shared<TcpWire>(3, Slow(from, to)), host_of);
+          Hosts hosts(std::make_shared<Wire>(3, Slow(from, to)), host_of);
           if (RunCase(hosts, test, static_cast<int>(Kind::kBarrier))) continue;
           std::printf("  slow from host %d to host %d, %d ranks\n", from, to, hosts.size());
         }
@@ -53,7 +52,7 @@ TEST(ControlIsTheSameOnThreeHostsWithDelays) {
     for (const Case& test : ControlCases()) {
       if (!IsFor(test, host_of)) continue;
       for (const int variant : VariantsOf(test)) {
-        Hosts hosts(std::make_shared<TcpWire>(3, delay), host_of);
+        Hosts hosts(std::make_shared<Wire>(3, delay), host_of);
         RunCase(hosts, test, variant);
       }
     }

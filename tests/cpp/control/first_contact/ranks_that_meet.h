@@ -1,13 +1,16 @@
-// A rank that a test leads through first contact step by step.
+// Ranks of one job that meet at a port of this host, in processes and threads of a test; and one
+// that a test leads through first contact step by step.
 #pragma once
 
 #include <unistd.h>
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collops/comm/control/first_contact/rendezvous.h"
 #include "control/first_contact/loopback.h"
+#include "ranks.h"
 
 namespace loopback {
 
@@ -20,6 +23,49 @@ using collops::control::PortMessage;
 using collops::control::Proof;
 using collops::control::RendezvousSpec;
 using collops::control::Row;
+
+inline const double kMeetS = check::Patience(20);
+
+inline int FreePort(const std::string& host = "127.0.0.1") {
+  return ListenAt(host).address().port();
+}
+
+// A rank of comm_domain "dp"; rank 0 opens the port.
+inline RendezvousSpec SpecOf(int rank, int rank_size, int port,
+                             const std::string& host = "127.0.0.1") {
+  RendezvousSpec spec;
+  spec.domain = "dp";
+  spec.rank = rank;
+  spec.rank_size = rank_size;
+  spec.host = host;
+  spec.port = port;
+  spec.has_port = rank == 0;
+  spec.secret = {"a job", "a key"};
+  return spec;
+}
+
+// First contact of one rank, whose part ends as `own`.
+inline Status Meet(const RendezvousSpec& spec, double timeout_s = kMeetS,
+                   const Status& own = collops::Ok()) {
+  std::vector<Row> rows;
+  const auto rendezvous = collops::control::Rendezvous::Create(spec);
+  const auto deadline = collops::Deadline::After(timeout_s);
+  const Status met = rendezvous->Complete(deadline, &rows);
+  return met.ok() ? rendezvous->Finish(own, deadline) : met;
+}
+
+inline void ExpectWell(const std::vector<pid_t>& pids) {
+  for (const pid_t pid : pids) {
+    const ranks::Ended ended = ranks::Wait(pid);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
+inline void Kill(pid_t pid) {
+  kill(pid, SIGKILL);
+  EXPECT_FALSE(ranks::Wait(pid).exited);
+}
 
 // A rank that joins as the protocol says, and then waits for what rank 0 says.
 class ByHand {
