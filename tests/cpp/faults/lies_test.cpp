@@ -1,14 +1,15 @@
 // A rank that lies about a number or a text in shared memory, each in turn, while calls of all
-// kinds run. The others may get an error or wrong data of that rank, but they do not crash, do not
-// wait longer than their time-out, and touch nothing beside their tensors, which lie between pages
-// without access. COLLOPS_ALL_FAULTS=1 walks the whole table, otherwise a part of it, another one
-// per process.
+// kinds run; and one that forges whole call records. The others may get an error or wrong data of
+// that rank, but they do not crash, do not wait longer than their time-out, and touch nothing
+// beside their tensors, which lie between pages without access. COLLOPS_ALL_FAULTS=1 walks the
+// whole table, otherwise a part of it, another one per process.
 #include <cstdlib>
 #include <random>
 
 #include "faults/doom.h"
 #include "faults/shared_fields.h"
 #include "faults/ways.h"
+#include "run_call.h"
 
 namespace {
 
@@ -166,6 +167,20 @@ void CallAll(uint64_t seed, bool lies, bool refuses, Communicator& comm) {
   }
 }
 
+// Rank `liar` has ended in some way, the others well.
+void ExpectNoHarm(const std::vector<pid_t>& pids, int liar) {
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank == liar) continue;
+    const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)], 30);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+  // What becomes of the liar is its own affair.
+  kill(pids[static_cast<size_t>(liar)], SIGKILL);
+  int status = 0;
+  waitpid(pids[static_cast<size_t>(liar)], &status, 0);
+}
+
 // One job in which `liar` lies about the field of that number. False: there is no such field.
 bool RunJob(size_t number, int liar, uint64_t seed, std::string* name) {
   const collops::JobIdentity job = ranks::FreshJob();
@@ -202,18 +217,37 @@ bool RunJob(size_t number, int liar, uint64_t seed, std::string* name) {
   close(ends[0]);
   close(ends[1]);
   *name = text;
-  for (int rank = 0; rank < kSize; ++rank) {
-    if (rank == liar) continue;
-    const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)], 30);
-    EXPECT_TRUE(ended.exited);
-    EXPECT_EQ(ended.code, 0);
-  }
-  // What becomes of the liar is its own affair.
-  kill(pids[static_cast<size_t>(liar)], SIGKILL);
-  int status = 0;
-  waitpid(pids[static_cast<size_t>(liar)], &status, 0);
+  ExpectNoHarm(pids, liar);
   unsetenv("COLLOPS_JOB_ID");
   return !name->empty();
+}
+
+// A rank's part in a gather, made by hand: a step that the ranks agree on, and a call record of
+// drawn numbers, published as a rank would. What a real call writes is right until it is published,
+// so a lie at a drawn moment hardly ever meets the one at which another rank reads.
+Status ForgedGather(const ways::Way& way, Communicator& comm, std::mt19937_64* random) {
+  using namespace collops::shm;  // NOLINT: the structures of the segment
+  auto& control = ControlOf(comm);
+  const collops::Agreement terms = ways::Terms("AllGatherV", kSize, ways::Even(kSize, way.each));
+  const auto lie = [random] { return Lie((*random)(), 0); };
+  return RunCall(control, "AllGatherV", [&]() -> Status {
+    collops::control::Step& step = control.step();
+    COLLOPS_RETURN_IF_ERROR(step.Begin(terms, kTimeoutS));
+    const SegmentLayout layout(control.backend_memory(), kSize);
+    CallRecord& mine = layout.call_record(comm.rank(), step.number());
+    mine.mails = layout.call_record(comm.rank(), step.number() - 1).mails;
+    if ((*random)() % 8 == 0) mine.mails += lie();
+    mine.place = static_cast<InputPlace>((*random)() % 4);
+    if ((*random)() % 2 == 0) mine.place = InputPlace::kWindow;
+    mine.window_id = static_cast<uint32_t>((*random)() % 3);
+    mine.window_offset = static_cast<int64_t>(lie());
+    mine.tile_window_id = static_cast<uint32_t>(lie());
+    mine.staged_first = static_cast<uint32_t>((*random)() % 2);
+    step.Publish();
+    for (int r = 0; r < kSize; ++r) layout.produced(comm.rank(), r).count.store(lie());
+    usleep(5000);
+    return collops::Ok();
+  });
 }
 
 }  // namespace
@@ -246,4 +280,33 @@ TEST(NoNumberThatAPeerWritesDoesHarm) {
   }
   std::printf("%d jobs, seed %llu\n", jobs, static_cast<unsigned long long>(seed));
   EXPECT_TRUE(jobs >= 10);
+}
+
+TEST(NoCallRecordThatAPeerForgesDoesHarm) {
+  constexpr int kForger = 1;
+  const uint64_t jobs = std::getenv("COLLOPS_ALL_FAULTS") != nullptr ? 400 : 12;
+  const ways::Way& way = ways::All()[1];  // the chunked gather
+  for (uint64_t seed = 0; seed < jobs; ++seed) {
+    const collops::JobIdentity job = ranks::FreshJob();
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < kSize; ++rank) {
+      pids.push_back(ranks::Start([&, rank] {
+        const auto comm = ranks::Make(job, rank, kSize, check::Patience(20));
+        EXPECT_EQ(CallOnce(way, true, *comm).message(), "");  // they know each other's windows
+        comm->set_timeout_s(kTimeoutS);
+        std::mt19937_64 random(seed);
+        Status status;
+        for (int call = 0; call < 3 && status.ok(); ++call) {
+          const int64_t begun_ns = doom::NowNs();
+          status = rank == kForger ? ForgedGather(way, *comm, &random) : CallOnce(way, true, *comm);
+          if (rank != kForger) EXPECT_TRUE(doom::NowNs() - begun_ns < kLimitNs);
+        }
+      }));
+    }
+    const int before = check::Failures();
+    ExpectNoHarm(pids, kForger);
+    if (check::Failures() != before) {
+      std::printf("  in job %llu\n", static_cast<unsigned long long>(seed));
+    }
+  }
 }

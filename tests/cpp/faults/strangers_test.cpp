@@ -17,14 +17,8 @@ namespace {
 
 using collops::control::Frame;
 using collops::control::UniqueFd;
-
-constexpr uid_t kOtherUser = 65534;
-
-bool CanBeAnotherUser() {
-  if (geteuid() == 0) return true;
-  std::printf("skipped: becoming another user needs root\n");
-  return false;
-}
+using guests::CanBeAnotherUser;
+using guests::kOtherUser;
 
 void BecomeAnotherUser() {
   EXPECT_EQ(setgid(kOtherUser), 0);

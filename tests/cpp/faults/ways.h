@@ -20,8 +20,8 @@ using collops::DType;
 using collops::Status;
 using collops::Transfer;
 
-inline int32_t Value(int rank, int64_t i) {
-  return static_cast<int32_t>((rank + 1) * 100003 + i * 7);
+inline int32_t Value(int rank, int64_t i, int salt = 0) {
+  return static_cast<int32_t>((rank + 1) * 100003 + i * 7 + salt * 7919);
 }
 
 // What one way moves: `each` int32 per block.
@@ -33,12 +33,13 @@ struct Way {
   bool gathers;  // output has a block of every rank, else it is one block
   Status (*call)(const Way& way, Communicator& comm, int32_t* x, int32_t* output);
   int32_t (*want)(const Way& way, int rank, int size, int64_t i);
+  int salt = 0;  // other data
 
   int64_t x_elements(int size) const { return blocks ? each * size : each; }
   int64_t output_elements(int size) const;
 
   void Fill(int rank, int size, int32_t* x) const {
-    for (int64_t i = 0; i < x_elements(size); ++i) x[i] = Value(rank, i);
+    for (int64_t i = 0; i < x_elements(size); ++i) x[i] = Value(rank, i, salt);
   }
   // How many elements of the output are not what they must be.
   int64_t Wrong(int rank, int size, const int32_t* output) const {
@@ -148,30 +149,30 @@ inline Status Pass(const Way& way, Communicator& comm, int32_t* x, int32_t* outp
 }
 
 inline int32_t Gathered(const Way& way, int /*rank*/, int /*size*/, int64_t i) {
-  return Value(static_cast<int>(i / way.each), i % way.each);
+  return Value(static_cast<int>(i / way.each), i % way.each, way.salt);
 }
 inline int32_t Scattered(const Way& way, int rank, int size, int64_t i) {
   int32_t sum = 0;
-  for (int r = 0; r < size; ++r) sum += Value(r, rank * way.each + i);
+  for (int r = 0; r < size; ++r) sum += Value(r, rank * way.each + i, way.salt);
   return sum;
 }
 inline int32_t Exchanged(const Way& way, int rank, int /*size*/, int64_t i) {
-  return Value(static_cast<int>(i / way.each), rank * way.each + i % way.each);
+  return Value(static_cast<int>(i / way.each), rank * way.each + i % way.each, way.salt);
 }
-inline int32_t Summed(const Way& /*way*/, int /*rank*/, int size, int64_t i) {
+inline int32_t Summed(const Way& way, int /*rank*/, int size, int64_t i) {
   int32_t sum = 0;
-  for (int r = 0; r < size; ++r) sum += Value(r, i);
+  for (int r = 0; r < size; ++r) sum += Value(r, i, way.salt);
   return sum;
 }
 inline int32_t Fused(const Way& way, int /*rank*/, int size, int64_t /*i*/) {
   int64_t sum = 0;
   for (int r = 0; r < size; ++r) {
-    for (int64_t k = 0; k < way.each; ++k) sum += Value(r, k);
+    for (int64_t k = 0; k < way.each; ++k) sum += Value(r, k, way.salt);
   }
   return static_cast<int32_t>(sum);
 }
-inline int32_t Passed(const Way& /*way*/, int rank, int size, int64_t i) {
-  return Value((rank + size - 1) % size, i);
+inline int32_t Passed(const Way& way, int rank, int size, int64_t i) {
+  return Value((rank + size - 1) % size, i, way.salt);
 }
 
 inline int64_t Way::output_elements(int size) const {

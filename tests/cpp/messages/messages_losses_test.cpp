@@ -1,6 +1,4 @@
-// Messages whose peer or group ends: losses, time-outs, interrupts, and their error texts.
-#include "collops/core/process/interrupt.h"
-#include "conformance/ground.h"
+// Messages that end early: a lost rank, time-outs, the end of the group, and their error texts.
 #include "messages/messages_kit.h"
 
 using namespace messages;  // NOLINT: the kit of these tests
@@ -11,32 +9,6 @@ using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-using Body = std::function<void(Communicator&)>;
-
-// Ranks that have met, each with a body; `victim` is killed once all others are ready.
-void RunAndKill(int rank_size, int victim, const std::function<void(int, Communicator&)>& body) {
-  const collops::JobIdentity job = ranks::FreshJob();
-  const ranks::Event met;
-  std::vector<pid_t> pids;
-  for (int rank = 0; rank < rank_size; ++rank) {
-    pids.push_back(ranks::Start([&, rank] {
-      const auto communicator = ranks::Make(job, rank, rank_size, check::Patience(20));
-      EXPECT_EQ(communicator->Barrier().message(), "");
-      met.Set();
-      body(rank, *communicator);
-      if (rank == victim) pause();
-    }));
-  }
-  met.Wait(static_cast<size_t>(rank_size));
-  usleep(50000);  // then they are usually in their calls; both cases must work
-  kill(pids[static_cast<size_t>(victim)], SIGKILL);
-  for (int rank = 0; rank < rank_size; ++rank) {
-    const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
-    EXPECT_EQ(ended.exited, rank != victim);
-    EXPECT_EQ(ended.code, 0);
-  }
 }
 
 // Ranks that have met; rank `brief` has a short time-out.
@@ -67,43 +39,6 @@ std::string Name(int rank) {
 
 }  // namespace
 
-TEST(AKilledPeerIsNamedWithinASecond) {
-  std::atomic<int>& in_time = conformance::Shared().counters[0];
-  for (const bool sends : {true, false}) {
-    for (const int64_t bytes : {int64_t{10}, int64_t{3000000}}) {
-      in_time = 0;
-      // A busy machine may take longer once, not in every attempt.
-      for (int attempt = 0; attempt < 5 && in_time == 0; ++attempt) {
-        RunAndKill(2, 1, [&](int rank, Communicator& communicator) {
-          if (rank == 1) return;
-          Buffer x(bytes);
-          const Clock::time_point start = Clock::now();
-          const Status status = sends ? Send(communicator, 1, 0, &x) : Recv(communicator, 1, 0, &x);
-          if (SecondsSince(start) < check::Patience(1.5)) ++in_time;
-          ExpectError(status, collops::ERROR_PEER_LOST,
-                      {sends ? "Send: " : "Recv: ", Name(1), "exited without reporting an error"});
-          EXPECT_TRUE(communicator.failed());
-        });
-      }
-      EXPECT_TRUE(in_time > 0);
-    }
-  }
-}
-
-TEST(AReceiveFromAnySourceFailsIfOneRankWasKilled) {
-  RunAndKill(3, 2, [](int rank, Communicator& communicator) {
-    if (rank == 2) return;
-    Buffer out(10);
-    if (rank == 0) {
-      ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST,
-                  {Name(2), "exited without reporting an error"});
-    } else {
-      // This rank takes no part in the message; its next call ends.
-      EXPECT_EQ(communicator.Barrier().code(), collops::ERROR_PEER_LOST);
-    }
-  });
-}
-
 TEST(AKilledThirdRankDisturbsNoPair) {
   const ranks::Event killed;
   const collops::JobIdentity job = ranks::FreshJob();
@@ -127,41 +62,6 @@ TEST(AKilledThirdRankDisturbsNoPair) {
   killed.Set();
   for (int rank = 0; rank < 2; ++rank)
     EXPECT_EQ(ranks::Wait(pids[static_cast<size_t>(rank)]).code, 0);
-}
-
-TEST(MessagesSentBeforeAPeerLeftArrive) {
-  const ranks::Event left;
-  ranks::Run(2, [&](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    Buffer x(10);
-    if (rank == 1) {
-      EXPECT_TRUE(Refuse(communicator, Transfer::kSend, 0, 3, "its batch is empty").ok());
-      communicator.Close("it is through");
-      left.Set();
-      return;
-    }
-    left.Wait();
-    ExpectError(Recv(communicator, 1, 3, &x), collops::ERROR_RANK_MISMATCH, {"its batch is empty"});
-    ExpectError(Recv(communicator, 1, 3, &x), collops::ERROR_PEER_LOST,
-                {"Recv: " + Name(1), "has left: it is through"});
-  });
-}
-
-TEST(AReceiveFromAnySourceEndsWhenAllHaveLeft) {
-  ranks::Run(3, [](int rank, Communicator& communicator) {
-    Buffer out(10);
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    if (rank == 1) communicator.Close("enough");
-    if (rank == 2) {
-      Buffer x(Pattern(10, 3));
-      EXPECT_EQ(Send(communicator, 0, 0, &x).message(), "");
-      communicator.Close("enough");
-    }
-    if (rank > 0) return;
-    EXPECT_EQ(Recv(communicator, kAnySource, 0, &out).message(), "");
-    ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST,
-                {"has left: enough"});
-  });
 }
 
 TEST(ATimeoutNamesBothRanksCalls) {
@@ -217,16 +117,6 @@ TEST(ATimeoutNamesAGroupCallOfThePeer) {
   });
 }
 
-TEST(AFailureOfTheGroupEndsAMessageThatWaits) {
-  RunBriefly(3, 1, [](int rank, Communicator& communicator) {
-    Buffer out(8);
-    if (rank == 1) AwaitMessageCall(0, communicator);
-    const Status status = rank == 0 ? Recv(communicator, 1, 0, &out) : communicator.Barrier();
-    ExpectError(status, collops::ERROR_TIMEOUT,
-                {"barrier: call 2 timed out after 0.5 s", "is in Recv from rank 1 (tag 0)"});
-  });
-}
-
 TEST(AbortAndCloseOfAnotherThreadEndAMessage) {
   for (const bool abort : {true, false}) {
     ranks::Run(2, [&](int rank, Communicator& communicator) {
@@ -245,39 +135,4 @@ TEST(AbortAndCloseOfAnotherThreadEndAMessage) {
       if (rank == 0) other.join();
     });
   }
-}
-
-TEST(AnInterruptEndsAMessageAndIsReportedToThePeer) {
-  ranks::Run(2, [](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    Buffer out(8);
-    if (rank == 0) collops::InterruptCheckSlot().store([] { return true; });
-    ExpectError(Recv(communicator, 1 - rank, 0, &out), collops::ERROR_ABORTED,
-                {"Recv: rank 0 was interrupted"});
-  });
-}
-
-TEST(ASecondThreadGetsAnErrorOfAMessage) {
-  const ranks::Event told;
-  ranks::Run(2, [&](int rank, Communicator& communicator) {
-    static std::atomic<bool> waits{false};
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    Buffer x(8);
-    if (rank == 1) {
-      told.Wait();
-      EXPECT_EQ(Send(communicator, 0, 0, &x).message(), "");
-      return;
-    }
-    collops::InterruptCheckSlot().store([] {
-      waits = true;
-      return false;
-    });
-    std::thread second([&] {
-      while (!waits) usleep(1000);
-      ExpectError(communicator.Barrier(), collops::ERROR_INVALID_PARAM, {"another thread"});
-      told.Set();
-    });
-    EXPECT_EQ(Recv(communicator, 1, 0, &x).message(), "");
-    second.join();
-  });
 }

@@ -79,15 +79,3 @@ TEST(ExchangesAndRefusalsOfThreeThreads) {
     }
   });
 }
-
-TEST(AMismatchOfThreadsEndsAll) {
-  ranks::RunThreads(3, [](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    Buffer x(8), out(4);
-    Status status;
-    if (rank == 0) status = Send(communicator, 1, 0, &x);
-    if (rank == 1) status = Recv(communicator, 0, 0, &out);
-    if (rank == 2) status = Recv(communicator, 0, 0, &out);
-    ExpectError(status, collops::ERROR_RANK_MISMATCH, {"sends 8 uint8", "receives 4 uint8"});
-  });
-}

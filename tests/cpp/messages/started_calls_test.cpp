@@ -3,7 +3,6 @@
 #include <random>
 
 #include "messages/started_kit.h"
-#include "proc.h"
 
 namespace {
 
@@ -27,55 +26,6 @@ void AwaitTest(Communicator& comm, const Handle& handle) {
 }
 
 }  // namespace
-
-TEST(StartedCallsRunInTheOrderOfTheirStarts) {
-  OnBoth(3, [](int rank, Communicator& comm) {
-    std::vector<std::unique_ptr<Gather>> gathers;
-    for (int i = 0; i < 30; ++i) gathers.push_back(StartGather(comm, i));
-    std::mt19937 random(static_cast<unsigned>(rank));
-    std::vector<size_t> order(gathers.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::shuffle(order.begin(), order.end(), random);
-    for (const size_t i : order) EXPECT_EQ(comm.Wait(gathers[i]->handle()).message(), "");
-    for (size_t i = 0; i < gathers.size(); ++i) {
-      EXPECT_TRUE(gathers[i]->Holds(static_cast<int64_t>(i)));
-    }
-  });
-}
-
-TEST(StartDoesNotWaitForPeers) {
-  OnBoth(2, [](int rank, Communicator& comm) {
-    EXPECT_EQ(comm.Barrier().message(), "");
-    Buffer x(messages::Pattern(1 << 20, 5)), out(1 << 20);
-    if (rank == 1) {
-      Signal(comm, 0, 1);  // rank 0 has started all its calls, this rank none
-    }
-    std::vector<Handle> handles;
-    for (int i = 0; i < 50; ++i) handles.push_back(StartBarrier(comm));
-    handles.push_back(rank == 0 ? StartSend(comm, 1, 9, &x) : StartRecv(comm, 0, 9, &out));
-    if (rank == 0) {
-      for (const Handle& handle : handles) EXPECT_FALSE(comm.Test(handle));
-      Signal(comm, 0, 1);
-    }
-    for (const Handle& handle : handles) EXPECT_EQ(comm.Wait(handle).message(), "");
-    if (rank == 1) EXPECT_TRUE(out.Holds(messages::Pattern(1 << 20, 5)));
-  });
-}
-
-TEST(OtherCallsComeAfterTheQueue) {
-  OnBoth(2, [](int, Communicator& comm) {
-    std::vector<std::unique_ptr<Gather>> gathers;
-    for (int i = 0; i < 10; ++i) gathers.push_back(StartGather(comm, i));
-    Gather last(comm, 10 + 1000 * comm.rank());
-    EXPECT_EQ(last.Run().message(), "");
-    EXPECT_TRUE(last.Holds(10));
-    for (int i = 0; i < 10; ++i) {
-      const Gather& gather = *gathers[static_cast<size_t>(i)];
-      EXPECT_TRUE(comm.Test(gather.handle()));
-      EXPECT_TRUE(gather.Holds(i));
-    }
-  });
-}
 
 // No thread of rank 0 waits: the queue's thread makes the calls and moves the messages.
 TEST(StartedCallsRunWhileNoThreadWaits) {
@@ -177,69 +127,6 @@ TEST(MessagesDoNotWaitForTheQueue) {
       Signal(comm, 0, 1);
       EXPECT_EQ(comm.Barrier().message(), "");
     }
-  });
-}
-
-// Both ranks send first, then receive, with a group call in between.
-TEST(SendsBeforeReceivesDoNotLockUp) {
-  OnBoth(2, [](int rank, Communicator& comm) {
-    for (const int64_t bytes : {10, 5000, 300000, 2 << 20}) {
-      const auto mine = static_cast<uint32_t>(rank), theirs = static_cast<uint32_t>(1 - rank);
-      Buffer x(messages::Pattern(bytes, mine)), out(bytes);
-      const Handle send = StartSend(comm, 1 - rank, 1, &x);
-      EXPECT_EQ(comm.Barrier().message(), "");
-      const Handle receive = StartRecv(comm, 1 - rank, 1, &out);
-      EXPECT_EQ(comm.Wait(send).message(), "");
-      EXPECT_EQ(comm.Wait(receive).message(), "");
-      EXPECT_TRUE(out.Holds(messages::Pattern(bytes, theirs)));
-    }
-  });
-}
-
-TEST(TwoThreadsMayWaitForOneCallAndForTwo) {
-  OnBoth(2, [](int, Communicator& comm) {
-    const auto first = StartGather(comm, 1);
-    const auto second = StartGather(comm, 2);
-    std::thread other([&] {
-      EXPECT_EQ(comm.Wait(second->handle()).message(), "");
-      EXPECT_EQ(comm.Wait(first->handle()).message(), "");
-    });
-    EXPECT_EQ(comm.Wait(first->handle()).message(), "");
-    EXPECT_EQ(comm.Wait(second->handle()).message(), "");
-    other.join();
-    EXPECT_EQ(comm.Wait(second->handle()).message(), "");  // a second time
-    EXPECT_TRUE(first->Holds(1) && second->Holds(2));
-  });
-}
-
-TEST(TheSourceOfAMessageIsKnownAtItsEnd) {
-  OnBoth(3, [](int rank, Communicator& comm) {
-    Buffer x(messages::Pattern(8, static_cast<uint32_t>(rank))), a(8), b(8);
-    if (rank > 0) {
-      EXPECT_EQ(messages::Send(comm, 0, 6, &x).message(), "");
-      return;
-    }
-    Transfer list[] = {pairs::Recv(collops::kAnySource, 6, &a),
-                       pairs::Recv(collops::kAnySource, 6, &b)};
-    Handle handle;
-    EXPECT_EQ(comm.StartMessages("exchange", list, 2, &handle).message(), "");
-    std::vector<int> sources;
-    EXPECT_EQ(comm.Wait(handle, 0, &sources).message(), "");
-    ASSERT_TRUE(sources.size() == 2 && sources[0] + sources[1] == 3);
-    EXPECT_TRUE(a.Holds(messages::Pattern(8, static_cast<uint32_t>(sources[0]))));
-    EXPECT_TRUE(b.Holds(messages::Pattern(8, static_cast<uint32_t>(sources[1]))));
-  });
-}
-
-// A communicator with started calls has one thread, and none after Close().
-TEST(TheQueuesThreadExistsFromTheFirstStartToClose) {
-  ranks::Run(2, [](int, Communicator& comm) {
-    EXPECT_EQ(comm.Barrier().message(), "");
-    const int before = proc::NumThreads();
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(comm.Wait(StartBarrier(comm)).message(), "");
-    EXPECT_EQ(proc::NumThreads(), before + 1);
-    comm.Close("its work is done");
-    EXPECT_EQ(proc::AwaitThreads(before), before);
   });
 }
 

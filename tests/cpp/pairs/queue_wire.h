@@ -22,9 +22,6 @@ struct Link {
   std::map<uint64_t, std::vector<std::byte>> bodies;  // that travelled with an envelope
 };
 
-// A deliberate fault of the wire.
-enum class Fault { kNone, kOvertakes, kForgetsVerdict, kStaleBody };
-
 struct Net {
   explicit Net(int rank_size)
       : size(rank_size), links(static_cast<size_t>(rank_size * rank_size)) {}
@@ -35,19 +32,13 @@ struct Net {
   bool Deliver(int sender, int receiver, int way) {
     Link& at = link(sender, receiver);
     switch (way) {
-      case 0: {
+      case 0:
         if (at.flying_envelopes.empty()) return false;
-        const bool overtakes = fault == Fault::kOvertakes && at.flying_envelopes.size() > 1;
-        const auto first = at.flying_envelopes.begin() + (overtakes ? 1 : 0);
-        at.envelopes.push_back(*first);
-        at.flying_envelopes.erase(first);
+        at.envelopes.push_back(at.flying_envelopes.front());
+        at.flying_envelopes.pop_front();
         return true;
-      }
       case 1:
         if (at.flying_verdicts.empty()) return false;
-        if (fault == Fault::kForgetsVerdict && at.flying_verdicts.size() > 1) {
-          at.flying_verdicts.pop_back();
-        }
         at.verdicts.push_back(at.flying_verdicts.front());
         at.flying_verdicts.pop_front();
         return true;
@@ -72,8 +63,6 @@ struct Net {
 
   int size;
   std::vector<Link> links;
-  Fault fault = Fault::kNone;
-  bool piecemeal = false;  // a body is taken byte by byte, as one in a window in longer pieces
 };
 
 class QueueWire : public collops::PairWire {
@@ -91,11 +80,7 @@ class QueueWire : public collops::PairWire {
     posted.head.form = bytes <= kInlineBytes ? 0 : 1;
     if (posted.head.form == 0) {
       out.bodies[envelope.number] = Bytes(data, bytes);
-      while (out.bodies.size() > 2 && !net_->piecemeal) {
-        const auto first = out.bodies.begin();
-        if (net_->fault == Fault::kStaleBody) out.bodies[envelope.number] = first->second;
-        out.bodies.erase(first);
-      }
+      while (out.bodies.size() > 2) out.bodies.erase(out.bodies.begin());
     }
     out.flying_envelopes.push_back(posted);
     Note('P', peer, envelope.number);
@@ -127,19 +112,11 @@ class QueueWire : public collops::PairWire {
     return Step(true);
   }
   collops::BodyStep TakeBody(int peer, const collops::Envelope& envelope, void* data, int64_t bytes,
-                             int64_t* taken) override {
+                             int64_t* /*taken*/) override {
     Link& in = net_->link(peer, rank_);
     const auto body = in.bodies.find(envelope.number);
     Note('t', peer, envelope.number * 2 + (body == in.bodies.end() ? 1 : 0));
     if (body == in.bodies.end()) return collops::BodyStep::kAsk;
-    int64_t& before = taken_[{peer, envelope.number}];
-    EXPECT_EQ(*taken, before);  // it goes on where it stopped
-    ++before;
-    if (net_->piecemeal && bytes - *taken > 1) {
-      static_cast<std::byte*>(data)[*taken] = body->second[static_cast<size_t>(*taken)];
-      ++*taken;
-      return collops::BodyStep::kPart;
-    }
     if (bytes > 0) std::memcpy(data, body->second.data(), static_cast<size_t>(bytes));
     in.bodies.erase(body);
     return collops::BodyStep::kTaken;
@@ -186,7 +163,6 @@ class QueueWire : public collops::PairWire {
   }
   Net* net_;
   int rank_;
-  std::map<std::pair<int, uint64_t>, int64_t> taken_;
 };
 
 // Ranks on one net.

@@ -30,7 +30,6 @@ struct Adding {
   int64_t row_bytes = 40;
   int64_t k = 10;
   int64_t row_unit = 1;
-  std::vector<int64_t> list = {};  // empty: `rows` for every rank
   Status (*meanwhile)(int rank, FusedCall* call) = nullptr;
 
   int64_t sum = 0;
@@ -40,8 +39,7 @@ struct Adding {
   Status Run(Communicator* comm, const void* x) {
     std::vector<int> ranks;
     for (int r = 0; r < comm->size(); ++r) ranks.push_back(r);
-    std::vector<int64_t> rows_of = list;
-    if (rows_of.empty()) rows_of.assign(ranks.size(), rows);
+    const std::vector<int64_t> rows_of(ranks.size(), rows);
     Agreement agreement("LinearParallel");
     agreement.Equal("k", k)
         .EqualInGroup("gatherRows", ranks, comm->rank(), rows_of)

@@ -121,40 +121,6 @@ TEST(CountsOfAnEarlierCallReadAsZero) {
   });
 }
 
-TEST(TheOwnMemoryIsKeptFromCallToCall) {
-  const auto comm = ranks::Make(ranks::FreshJob(), 0, 1);
-  const auto data_of = [&](int64_t bytes) {
-    std::byte* data = nullptr;
-    const Status status = RunFused(comm.get(), bytes, [&](FusedCall* call) {
-      data = call->window();
-      return Ok();
-    });
-    EXPECT_EQ(status.message(), "");
-    return data;
-  };
-  std::byte* const first = data_of(100000);
-  EXPECT_TRUE(first != nullptr);
-  EXPECT_TRUE(data_of(0) == nullptr);
-  EXPECT_TRUE(data_of(1) == first);
-  EXPECT_TRUE(data_of(100000) == first);
-  EXPECT_TRUE(data_of(1 << 20) != nullptr);
-}
-
-// A call without a window has no peer's window either.
-TEST(WithoutAWindowThereIsNoneOfAPeer) {
-  ranks::Run(2, [](int rank, Communicator& comm) {
-    const Status status = RunFused(&comm, 0, [&](FusedCall* call) {
-      COLLOPS_RETURN_IF_ERROR(WaitForAll(comm, call));
-      const std::byte poison{};
-      const std::byte* data = &poison;
-      EXPECT_EQ(call->PeerWindow(1 - rank, &data).message(), "");
-      EXPECT_TRUE(data == nullptr);
-      return Ok();
-    });
-    EXPECT_EQ(status.message(), "");
-  });
-}
-
 // Rank 1 needs more than rank 0 has shared, and must not read beyond it.
 TEST(APeersWindowIsCheckedAgainstWhatIsMapped) {
   for (const int64_t shared : {0, 4096}) {

@@ -179,3 +179,23 @@ TEST(AFailureInsideACallEndsThatCallEverywhere) {
     EXPECT_TRUE(comm.failed());
   });
 }
+
+// This refusal does not wait for rank 1, which comes when both other ranks have their results.
+TEST(ARefusalIsReportedWhileAnotherRankIsLate) {
+  const ranks::Event all_others;
+  ranks::Run(3, [&](int rank, Communicator& comm) {
+    EXPECT_EQ(RunPlain(&comm, 0).message(), "");
+    const Status bad(collops::ERROR_INVALID_PARAM, "no");
+    if (rank == 0) {
+      EXPECT_TRUE(comm.Refuse("AllGatherV", bad).ok());
+      all_others.Set();
+      EXPECT_TRUE(comm.Refuse("AllGatherV", bad).ok());
+    } else {
+      if (rank == 1) all_others.Wait(2);
+      EXPECT_EQ(RunPlain(&comm, 0).code(), collops::ERROR_RANK_MISMATCH);
+      if (rank == 2) all_others.Set();
+      EXPECT_EQ(RunPlain(&comm, 0).code(), collops::ERROR_RANK_MISMATCH);
+    }
+    EXPECT_EQ(RunPlain(&comm, 0).message(), "");
+  });
+}

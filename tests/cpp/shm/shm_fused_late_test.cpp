@@ -56,39 +56,6 @@ struct Late {
 
 }  // namespace
 
-TEST(ARankThatDiesInsideIsReportedWithinASecond) {
-  const collops::JobIdentity job = ranks::FreshJob();
-  const pid_t dying = ranks::Start([&] {
-    const auto comm = ranks::Make(job, 1, 2);
-    std::vector<int32_t> x(50);
-    Adding call;
-    EXPECT_EQ(call.Run(comm.get(), x.data()).message(), "");
-    call.meanwhile = [](int, FusedCall*) {
-      raise(SIGKILL);
-      return collops::Ok();
-    };
-    static_cast<void>(call.Run(comm.get(), x.data()));
-  });
-  const pid_t survivor = ranks::Start([&] {
-    const auto comm = ranks::Make(job, 0, 2);
-    std::vector<int32_t> x(50);
-    Adding call;
-    EXPECT_EQ(call.Run(comm.get(), x.data()).message(), "");
-    const Clock::time_point start = Clock::now();
-    call.list = {5, 5};
-    const Status status = call.Run(comm.get(), x.data());
-    EXPECT_TRUE(status.ok() || status.code() == collops::ERROR_PEER_LOST);
-    const Status next = status.ok() ? call.Run(comm.get(), x.data()) : status;
-    EXPECT_EQ(next.code(), collops::ERROR_PEER_LOST);
-    EXPECT_CONTAINS(next.message(), "rank 1 (pid ");
-    EXPECT_TRUE(SecondsSince(start) < check::Patience(1.5));
-  });
-  EXPECT_FALSE(ranks::Wait(dying).exited);
-  const ranks::Ended ended = ranks::Wait(survivor);
-  EXPECT_TRUE(ended.exited);
-  EXPECT_EQ(ended.code, 0);
-}
-
 TEST(ARankThatDiesIsReportedToOneThatComputes) {
   const collops::JobIdentity job = ranks::FreshJob();
   const pid_t dying = ranks::Start([&] {
@@ -154,52 +121,5 @@ TEST(ADisagreementThatComesLateEndsTheGroup) {
     EXPECT_CONTAINS(status.message(), "rank 1");
     EXPECT_TRUE(SecondsSince(start) < check::Patience(10));
     EXPECT_TRUE(comm.failed());
-  });
-}
-
-// The rank never comes to the call, or dies in the middle of it.
-TEST(ALateEndOfARankIsReportedToAll) {
-  for (const bool inside : {false, true}) {
-    const collops::JobIdentity job = ranks::FreshJob();
-    const auto body = [&](int rank) {
-      const auto comm = ranks::Make(job, rank, 3);
-      Late late;
-      late.Right(rank, 0, *comm);
-      if (rank == 1) {
-        if (inside) late.call.meanwhile = DieSoon;
-        usleep(50000);
-        if (!inside) raise(SIGKILL);
-      }
-      const Clock::time_point start = Clock::now();
-      const Status status = late.call.Run(comm.get(), late.x.data());
-      EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
-      EXPECT_CONTAINS(status.message(), "rank 1 (pid ");
-      EXPECT_TRUE(SecondsSince(start) < check::Patience(10));
-    };
-    std::vector<pid_t> pids;
-    for (int rank = 0; rank < 3; ++rank) {
-      pids.push_back(ranks::Start([&] { body(rank); }));
-    }
-    for (int rank = 0; rank < 3; ++rank) {
-      const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
-      EXPECT_EQ(ended.exited, rank != 1);
-      EXPECT_EQ(ended.code, 0);
-    }
-  }
-}
-
-TEST(ARankThatNeverComesIsNamedAtTheTimeOut) {
-  ranks::Run(2, [](int rank, Communicator& comm) {
-    std::vector<int32_t> x(50);
-    Adding call;
-    EXPECT_EQ(call.Run(&comm, x.data()).message(), "");
-    comm.set_timeout_s(0.5);
-    if (rank == 1) {
-      usleep(1500000);
-      return;
-    }
-    const Status status = call.Run(&comm, x.data());
-    EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
-    EXPECT_CONTAINS(status.message(), "rank 1");
   });
 }

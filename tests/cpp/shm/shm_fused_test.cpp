@@ -1,5 +1,4 @@
-// Fused calls on shm: every part is read in call after call; errors of ranks that refuse or
-// disagree.
+// Fused calls on shm: every part is read in call after call.
 #include <cstring>
 
 #include "shm/adding_call.h"
@@ -9,7 +8,6 @@ namespace {
 using adding::Adding;
 using adding::Fill;
 using collops::Communicator;
-using collops::Status;
 
 // Plain memory and windows; matrices for the call record, for one part and for several. The memory
 // is overwritten as soon as the call has returned.
@@ -76,59 +74,4 @@ TEST(CallsContinueAfterTheirNumberExceedsASignalsBits) {
     EXPECT_TRUE(ended.exited);
     EXPECT_EQ(ended.code, 0);
   }
-}
-
-TEST(ARefusalEndsTheCallAndTheNextOneWorks) {
-  ranks::Run(3, [](int rank, Communicator& comm) {
-    std::vector<int32_t> x(300 * 1000, rank);
-    Adding call;
-    call.rows = 300;
-    call.row_bytes = 4000;
-    for (int round = 0; round < 10; ++round) {
-      if (rank == round % 3) {
-        const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
-        EXPECT_TRUE(comm.Refuse("LinearParallel", bad).ok());
-      } else {
-        const Status status = call.Run(&comm, x.data());
-        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
-        EXPECT_CONTAINS(status.message(), "the weight is wrong");
-      }
-      EXPECT_FALSE(comm.failed());
-      EXPECT_EQ(call.Run(&comm, x.data()).message(), "");
-      EXPECT_EQ(call.sum, 300 * 1000 * 3);
-    }
-  });
-}
-
-TEST(ADisagreementIsReportedToAllRanks) {
-  struct Fault {
-    const char* words;
-    void (*plant)(Adding*);
-  };
-  const Fault faults[] = {
-      {"k is ", [](Adding* call) { call->k = 11; }},
-      {"gatherRows[1] is ", [](Adding* call) { call->list = {5, 6, 5}; }},
-  };
-  for (const Fault& fault : faults) {
-    ranks::Run(3, [&](int rank, Communicator& comm) {
-      std::vector<int32_t> x(60, rank);
-      Adding call;
-      if (rank == 1) fault.plant(&call);
-      const Status status = call.Run(&comm, x.data());
-      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
-      EXPECT_CONTAINS(status.message(), fault.words);
-      EXPECT_CONTAINS(status.message(), "rank 1");
-    });
-  }
-}
-
-TEST(AnotherOperatorIsADisagreement) {
-  ranks::Run(2, [](int rank, Communicator& comm) {
-    std::vector<int32_t> x(50, rank);
-    Adding call;
-    const Status status = rank == 0 ? comm.Barrier() : call.Run(&comm, x.data());
-    EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
-    EXPECT_CONTAINS(status.message(), "Barrier");
-    EXPECT_CONTAINS(status.message(), "LinearParallel");
-  });
 }

@@ -1,17 +1,13 @@
 // An exception inside a call is the call's error, which the others get at once.
 #include <new>
 #include <stdexcept>
-#include <vector>
 
-#include "collops/comm/fused_call.h"
 #include "ranks.h"
 #include "run_call.h"
 
 namespace {
 
-using collops::Agreement;
 using collops::Communicator;
-using collops::FusedCall;
 using collops::Status;
 using Clock = std::chrono::steady_clock;
 
@@ -43,30 +39,4 @@ TEST(LackOfMemoryIsReportedAsSuch) {
 TEST(OtherExceptionsAreReportedWithTheirText) {
   ExpectTold(collops::ERROR_RT_FAIL, "what went wrong",
              []() -> Status { throw std::runtime_error("what went wrong"); });
-}
-
-// Rank 1's body throws while rank 0 waits for its rows.
-TEST(AFusedCallThatThrowsEndsForAll) {
-  ranks::Run(2, [](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    const std::vector<int> readers = {0, 1};
-    const std::vector<int64_t> rows = {4, 4};
-    const std::vector<char> x(4 * 64);
-    Agreement agreement("Toy");
-    agreement.EqualInGroup("rows", readers, rank, rows);
-    collops::FusedCallSpec spec;
-    spec.agreement = &agreement;
-    spec.dtype = collops::DType::kUInt8;
-    spec.readers = &readers;
-    spec.reader_rows = &rows;
-    spec.row_bytes = 64;
-    spec.row_unit = 1;
-    spec.x = x.data();
-    const Status status = communicator.RunFused(spec, [rank](FusedCall* call) -> Status {
-      if (rank == 1) throw std::bad_alloc();
-      return call->Wait([] { return false; });
-    });
-    EXPECT_EQ(status.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
-    EXPECT_CONTAINS(status.message(), "Toy: this process cannot allocate more memory");
-  });
 }

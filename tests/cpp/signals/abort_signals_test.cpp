@@ -4,7 +4,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "check.h"
 #include "signals/signal_ranks.h"
@@ -15,20 +14,17 @@ using signals::Data;
 using signals::End;
 using signals::Explorer;
 using signals::Group;
-using signals::Mistake;
 using signals::Plain;
 using signals::Rank;
 using signals::SearchShared;
-using signals::Weakened;
 using signals::Word;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-Group Of(int size, bool fails, Mistake mistake = Mistake::kNone) {
+Group Of(int size, bool fails) {
   Group group;
   group.size = size;
   group.fails = fails;
-  group.mistake = mistake;
   return group;
 }
 
@@ -84,10 +80,8 @@ struct EarlyEnd {
   // The rank waits for its readers, or gives up.
   void OwnWindow(bool waits, Rank* self) const {
     if (waits && self->FinishTogether() == End::kOk) return;
-    const bool late = self->Makes(Mistake::kFailsAfterwards);
-    if (late) window->store(1, kRelaxed);
     Fail(0, self);
-    if (!late) window->store(1, kRelaxed);
+    window->store(1, kRelaxed);
   }
   void Fail(int rank, Rank* self) const {
     self->Fail(self->number(), [&] { reasons[static_cast<size_t>(rank)].Write(7); });
@@ -147,25 +141,12 @@ TEST(AWindowIsReadInPlace) {
   EXPECT_EQ(SearchShared<WindowCalls>("3 ranks", Of(3, false), 1e6), "");
 }
 
-TEST(AWindowThatChangesTooEarlyIsFound) {
-  const std::string found =
-      SearchShared<WindowCalls>("does not wait", Of(2, false, Mistake::kDoesNotWaitForEnd));
-  EXPECT_CONTAINS(found, "the window while rank ");
-}
-
 TEST(AReaderSeesTheFailureOfTheRankWhoseWindowItReads) {
   EXPECT_EQ(SearchShared<EarlyEnd>("2 ranks", Of(2, true), 100), "");
 }
 
 TEST(AReaderSeesTheFailureThatEndedTheCallOfTheRankWhoseWindowItReads) {
   EXPECT_EQ(SearchShared<EarlyEnd>("3 ranks", Of(3, true), 1e6), "");
-}
-
-TEST(AFailureThatIsNotLookedForAgainIsFound) {
-  for (const Mistake mistake : {Mistake::kDoesNotLookAgain, Mistake::kFailsAfterwards}) {
-    EXPECT_CONTAINS(SearchShared<EarlyEnd>("mistake", Of(2, true, mistake)),
-                    "good bytes of a window that was overwritten");
-  }
 }
 
 TEST(EachOrderOfAFailureThatIsMissingIsFound) {

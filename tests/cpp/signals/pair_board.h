@@ -15,20 +15,9 @@ constexpr int kReceiver = 1;
 constexpr uint64_t kSlots = 3;   // of envelopes, and of verdicts
 constexpr uint64_t kChunks = 2;  // of the ring
 
-// A mistake that the search must find.
-enum class PairMistake {
-  kNone,
-  kOneEnvelopeTooMany,  // under way
-  kOneVerdictTooMany,
-  kOneChunkTooMany,
-  kGivesBackEarly,  // an envelope's slot, before the body was taken
-  kTellsRingLate,   // where the ring is, after its first chunk
-};
-
 struct PairSetup {
   uint64_t before = 0;  // messages, and verdicts, before the test begins
   uint64_t chunks_before = 0;
-  PairMistake mistake = PairMistake::kNone;
 };
 
 inline Word<uint64_t> MakeWord(const char* name, int writer, uint64_t value) {
@@ -62,7 +51,6 @@ struct PairBoard {
     }
     for (uint64_t chunk = 0; chunk < kChunks; ++chunk) chunks.emplace_back("a chunk");
   }
-  bool Makes(PairMistake mistake) const { return setup.mistake == mistake; }
 
   PairSetup setup;
   Word<uint64_t> envelopes_read;

@@ -40,10 +40,10 @@ class PairSender {
   // ShmPairWire::PostEnvelope().
   bool CanPost() const {
     uint64_t freed = freed_;
-    return HasRoom(posted_, slots(), board_->envelopes_read, &freed);
+    return HasRoom(posted_, kSlots, board_->envelopes_read, &freed);
   }
   bool Post() {
-    if (!HasRoom(posted_, slots(), board_->envelopes_read, &freed_)) {
+    if (!HasRoom(posted_, kSlots, board_->envelopes_read, &freed_)) {
       Expect(freed_ <= posted_, "more envelopes read than posted");
       return false;
     }
@@ -70,30 +70,20 @@ class PairSender {
     return true;
   }
   // SendBody(), one chunk.
-  bool CanSendChunk() const { return Unread() < chunks(); }
+  bool CanSendChunk() const { return Unread() < kChunks; }
   bool SendChunk() {
-    if (!told_ && !board_->Makes(PairMistake::kTellsRingLate)) TellRing();
-    if (Unread() >= chunks()) return false;
+    if (!told_) collops::shm::WritePlace(&board_->ring, uint64_t{1});
+    told_ = true;
+    if (Unread() >= kChunks) return false;
     board_->chunks[chunks_written_ % kChunks].Write(ChunkOf(chunks_written_));
     Publish(&board_->chunks_written, ++chunks_written_);
-    if (!told_) TellRing();
     return true;
   }
 
  private:
-  uint64_t slots() const {
-    return kSlots + (board_->Makes(PairMistake::kOneEnvelopeTooMany) ? 1 : 0);
-  }
-  uint64_t chunks() const {
-    return kChunks + (board_->Makes(PairMistake::kOneChunkTooMany) ? 1 : 0);
-  }
   uint64_t StampOfNext() const { return Look(board_->stamps[(verdicts_read_ + 1) % kSlots]); }
   uint64_t Unread() const {
     return collops::shm::UnreadForSender(chunks_written_, board_->chunks_read);
-  }
-  void TellRing() {
-    collops::shm::WritePlace(&board_->ring, uint64_t{1});
-    told_ = true;
   }
 
   PairBoard* board_;
@@ -139,19 +129,17 @@ class PairReceiver {
   // TakeBody(). False: the slot was given back.
   bool TakeBody(uint64_t number) {
     if (!slots_.Holds(number)) return false;
-    const bool early = board_->Makes(PairMistake::kGivesBackEarly);
-    if (early) slots_.Release(number, &board_->envelopes_read);
     Expect(board_->bodies[number % kSlots].Read() == BodyOf(number), "another message's body");
-    if (!early) slots_.Release(number, &board_->envelopes_read);
+    slots_.Release(number, &board_->envelopes_read);
     return true;
   }
   // PostVerdict().
   bool CanPostVerdict() const {
     uint64_t seen = verdicts_seen_;
-    return HasRoom(verdicts_, slots(), board_->verdicts_read, &seen);
+    return HasRoom(verdicts_, kSlots, board_->verdicts_read, &seen);
   }
   bool PostVerdict(uint64_t number, Judgement judgement) {
-    if (!HasRoom(verdicts_, slots(), board_->verdicts_read, &verdicts_seen_)) {
+    if (!HasRoom(verdicts_, kSlots, board_->verdicts_read, &verdicts_seen_)) {
       Expect(verdicts_seen_ <= verdicts_, "more verdicts read than posted");
       return false;
     }
@@ -177,9 +165,6 @@ class PairReceiver {
   }
 
  private:
-  uint64_t slots() const {
-    return kSlots + (board_->Makes(PairMistake::kOneVerdictTooMany) ? 1 : 0);
-  }
   uint64_t NumberOfNext() const { return Look(board_->numbers[(slots_.read + 1) % kSlots]); }
   uint64_t Unread() const {
     return collops::shm::UnreadForReceiver(board_->chunks_written, chunks_read_);

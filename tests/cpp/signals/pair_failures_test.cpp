@@ -29,20 +29,6 @@ enum class Failing {
   kReceiverLater,  // once the message is over for it
   kThirdRank,
 };
-enum class Mistake {
-  kNone,
-  kVerdictNotReadAgain,  // once the group has failed
-  kDoesNotLookAgain,     // for a failure, after the last read
-  kWritesFirst,          // its window, and then publishes its failure
-  kFailsSilently,        // publishes no failure after that of another rank
-};
-
-struct Case {
-  Failing failing = Failing::kSenderGivesUp;
-  Mistake mistake = Mistake::kNone;
-
-  int size() const { return failing == Failing::kThirdRank ? 3 : 2; }
-};
 
 // A failure in the message counts for step 1, one of the receiver after it for step 2.
 constexpr uint64_t kInMessage = 1;
@@ -50,24 +36,22 @@ constexpr uint64_t kLater = 2;
 constexpr uint64_t kAnyStep = UINT64_MAX;
 
 struct Lane {
-  explicit Lane(const Case& of) : given(of), pair(PairSetup{}) {
+  explicit Lane(Failing of) : failing(of), pair(PairSetup{}) {
     Explorer& explorer = Explorer::Current();
     explorer.Name("window", signals::kSender);
     window.emplace_back();
     explorer.Name("failed rank", signals::kAnyRank);
     failed_rank.emplace_back();
-    for (int r = 0; r < of.size(); ++r) {
+    for (int r = 0; r < (of == Failing::kThirdRank ? 3 : 2); ++r) {
       explorer.Name("failed step", r);
       failed_steps.emplace_back();
       reasons.emplace_back("the reason");
     }
   }
-  bool Makes(Mistake mistake) const { return given.mistake == mistake; }
 
   // Messenger::Failed(), PairLane::FinishTaken() and Endpoint::PublishFailure().
   bool Failed() const { return FailureOrder::HasFailed(failed_rank[0], kAnyStep, StepOf()); }
   bool FailedMeanwhile() const {
-    if (Makes(Mistake::kDoesNotLookAgain)) return false;
     return FailureOrder::HasFailedMeanwhile(failed_rank[0], kAnyStep, StepOf());
   }
   void Fail(int rank, uint64_t step) {
@@ -85,12 +69,11 @@ struct Lane {
   void Send() {
     PairSender self(&pair);
     Expect(self.Post(), "no room");
-    const bool gives_up = given.failing == Failing::kSenderGivesUp;
+    const bool gives_up = failing == Failing::kSenderGivesUp;
     if (!gives_up && AwaitVerdict(&self)) return window[0].store(1, std::memory_order_relaxed);
     const bool seen = !gives_up && FailedStep() == kLater;
     Expect(!seen, "no verdict of a receiver that gave one");
-    if (Makes(Mistake::kWritesFirst)) window[0].store(1, std::memory_order_relaxed);
-    if (!Makes(Mistake::kFailsSilently)) Fail(signals::kSender, kInMessage);
+    Fail(signals::kSender, kInMessage);
     window[0].store(1, std::memory_order_relaxed);
   }
   // PairLane::Move(), again and again: verdicts, then failures, then verdicts once more.
@@ -98,9 +81,7 @@ struct Lane {
     uint64_t number = 0;
     Judgement judgement = Judgement::kGo;
     while (!self->NextVerdict(&number, &judgement)) {
-      if (Failed()) {
-        return !Makes(Mistake::kVerdictNotReadAgain) && self->NextVerdict(&number, &judgement);
-      }
+      if (Failed()) return self->NextVerdict(&number, &judgement);
       Explorer::Current().Await([&] { return self->HasVerdict() || Failed(); });
     }
     return true;
@@ -115,12 +96,12 @@ struct Lane {
       Expect(!good || body == 0, "good bytes of a window that was overwritten");
     }
     if (good) self.PostVerdict(self.read(), Judgement::kDone);
-    if (given.failing == Failing::kReceiverLater || !good) {
+    if (failing == Failing::kReceiverLater || !good) {
       Fail(signals::kReceiver, good ? kLater : kInMessage);
     }
   }
 
-  Case given;
+  Failing failing;
   PairBoard pair;
   std::deque<Word<uint64_t>> window;
   std::deque<Word<uint32_t>> failed_rank;
@@ -137,13 +118,12 @@ struct Lane {
   Steps StepOf() const { return {this}; }
 };
 
-std::string Search(const char* what, const Case& given, double least_executions = 0,
+std::string Search(const char* what, Failing failing, double least_executions = 0,
                    const Weakened& weakened = {}) {
   Explorer explorer(weakened);
-  Lane lane(given);
+  Lane lane(failing);
   std::vector<Explorer::Program> programs = {[&] { lane.Send(); }, [&] { lane.Receive(); }};
-  if (given.failing == Failing::kThirdRank)
-    programs.emplace_back([&] { lane.Fail(2, kInMessage); });
+  if (failing == Failing::kThirdRank) programs.emplace_back([&] { lane.Fail(2, kInMessage); });
   return Explore(&explorer, what, programs, least_executions);
 }
 
@@ -154,35 +134,23 @@ constexpr const char* kOverwritten = "good bytes of a window that was overwritte
 }  // namespace
 
 TEST(AReceiverSeesTheFailureOfTheSenderWhoseWindowItReads) {
-  EXPECT_EQ(Search("gives up", {Failing::kSenderGivesUp}, 10), "");
+  EXPECT_EQ(Search("gives up", Failing::kSenderGivesUp, 10), "");
 }
 
 TEST(AVerdictThatCameBeforeAFailureCounts) {
-  EXPECT_EQ(Search("fails later", {Failing::kReceiverLater}, 10), "");
+  EXPECT_EQ(Search("fails later", Failing::kReceiverLater, 10), "");
 }
 
 TEST(AReceiverSeesTheFailureThatEndedTheMessageOfTheSender) {
-  EXPECT_EQ(Search("a third rank", {Failing::kThirdRank}, 100), "");
-}
-
-TEST(AVerdictThatIsNotReadAgainIsFound) {
-  EXPECT_CONTAINS(Search("not again", {Failing::kReceiverLater, Mistake::kVerdictNotReadAgain}),
-                  "rank 0: no verdict of a receiver that gave one");
-}
-
-TEST(AFailureOfASenderThatIsMissedIsFound) {
-  for (const Mistake mistake : {Mistake::kDoesNotLookAgain, Mistake::kWritesFirst}) {
-    EXPECT_CONTAINS(Search("missed", {Failing::kSenderGivesUp, mistake}), kOverwritten);
-  }
-  EXPECT_CONTAINS(Search("silent", {Failing::kThirdRank, Mistake::kFailsSilently}), kOverwritten);
+  EXPECT_EQ(Search("a third rank", Failing::kThirdRank, 100), "");
 }
 
 TEST(EachOrderOfAFailureThatIsMissingIsFound) {
   for (const auto fence : {kAcquire, std::memory_order_seq_cst}) {
-    EXPECT_CONTAINS(Search("fence", {Failing::kSenderGivesUp}, 0, {"fence", fence}), kOverwritten);
+    EXPECT_CONTAINS(Search("fence", Failing::kSenderGivesUp, 0, {"fence", fence}), kOverwritten);
   }
   for (const auto order : {kRelease, kAcquire}) {
     const Weakened failed_rank = {"failed rank", order};
-    EXPECT_CONTAINS(Search("failed rank", {Failing::kReceiverLater}, 0, failed_rank), "rank 0");
+    EXPECT_CONTAINS(Search("failed rank", Failing::kReceiverLater, 0, failed_rank), "rank 0");
   }
 }

@@ -14,25 +14,12 @@ namespace signals {
 
 using Head = collops::control::SignalHeadIn<ModelMemory>;
 
-// A mistake that the search must find.
-enum class Mistake {
-  kNone,
-  kOneRecord,          // both parities have the same call record
-  kNoCatchUp,          // a step after a refusal does not wait for that one
-  kStagesAtOnce,       // the first chunk, without asking whether the previous step is over
-  kOneSlotTooMany,     // in the ring
-  kDoesNotWaitForEnd,  // of the peers that read its window
-  kDoesNotLookAgain,   // for a failure, after the last read
-  kFailsAfterwards,    // overwrites its window, and then publishes its failure
-};
-
 struct Group {
   int size = 2;
   int num_slots = 0;   // of a rank's ring of chunks; 0: it has none
   bool fails = false;  // whether a rank may fail
   uint64_t steps_before = 0;
   uint64_t chunks_before = 0;
-  Mistake mistake = Mistake::kNone;
 };
 
 // What one rank writes; peers read it.

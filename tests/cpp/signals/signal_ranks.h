@@ -31,7 +31,6 @@ class Rank {
   Rank(Board* board, int rank) : board_(board), rank_(rank), number_(board->group.steps_before) {}
 
   uint64_t number() const { return number_; }
-  bool Makes(Mistake mistake) const { return board_->group.mistake == mistake; }
 
   // Step::Begin(). False: the group has failed.
   bool Begin() {
@@ -86,8 +85,7 @@ class Rank {
   }
   // Step::End() and EndTogether().
   End Finish() {
-    if (!Makes(Mistake::kDoesNotLookAgain) &&
-        FailureOrder::HasFailedMeanwhile(*board_->failed_rank, number_, step_of())) {
+    if (FailureOrder::HasFailedMeanwhile(*board_->failed_rank, number_, step_of())) {
       return End::kFailed;
     }
     PublishFinished(words(rank_).finished.get(), number_);
@@ -95,7 +93,7 @@ class Rank {
   }
   End FinishTogether() {
     if (Finish() == End::kFailed) return End::kFailed;
-    for (int r = 0; r < board_->group.size && !Makes(Mistake::kDoesNotWaitForEnd); ++r) {
+    for (int r = 0; r < board_->group.size; ++r) {
       if (!Until([&] { return HasFinished(*words(r).finished, number_); })) return End::kFailed;
     }
     return End::kOk;
@@ -128,11 +126,9 @@ class Rank {
 
  private:
   Head& HeadOf(int rank) const { return words(rank).heads[ParityOf(number_)]; }
-  const Plain& RecordOf(int rank) const {
-    return words(rank).records[Makes(Mistake::kOneRecord) ? 0 : ParityOf(number_)];
-  }
+  const Plain& RecordOf(int rank) const { return words(rank).records[ParityOf(number_)]; }
   bool CatchUp() {
-    if (!behind_ || Makes(Mistake::kNoCatchUp)) return true;
+    if (!behind_) return true;
     for (int r = 0; r < board_->group.size; ++r) {
       if (!Until([&] { return HasBegun(HeadOf(r), number_); })) return false;
     }

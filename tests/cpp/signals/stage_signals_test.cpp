@@ -13,7 +13,6 @@ using signals::Data;
 using signals::End;
 using signals::Explorer;
 using signals::Group;
-using signals::Mistake;
 using signals::Rank;
 using signals::Search;
 using signals::Weakened;
@@ -34,8 +33,7 @@ class StagedStep {
   void Run() {
     if (call_.refuser == rank_) return static_cast<void>(self_->Refuse());
     self_->Begin();
-    staged_first_ =
-        Chunks(rank_) > 0 && (self_->Makes(Mistake::kStagesAtOnce) || self_->PreviousFinished());
+    staged_first_ = Chunks(rank_) > 0 && self_->PreviousFinished();
     const bool announces = staged_first_ && call_.is_short;
     if (announces) WriteSlot();
     self_->Publish(announces ? 1 : 0);
@@ -67,9 +65,6 @@ class StagedStep {
   };
 
   int64_t Chunks(int rank) const { return call_.chunks[static_cast<size_t>(rank)]; }
-  int64_t num_slots() const {
-    return self_->group().num_slots + (self_->Makes(Mistake::kOneSlotTooMany) ? 1 : 0);
-  }
   const signals::Plain& SlotOf(int writer, int64_t chunk) const {
     const int64_t slot = chunk % self_->group().num_slots;
     return self_->words(writer).slots[static_cast<size_t>(slot)];
@@ -84,7 +79,7 @@ class StagedStep {
           self_->words(rank_).produced[static_cast<size_t>(r)].load(std::memory_order_relaxed);
       const uint64_t unread = collops::shm::UnreadForSender(
           written, self_->words(r).consumed[static_cast<size_t>(rank_)]);
-      room = room && unread < static_cast<uint64_t>(num_slots());
+      room = room && unread < static_cast<uint64_t>(self_->group().num_slots);
     }
     return room;
   }
@@ -164,11 +159,10 @@ auto Calls(const std::vector<Call>& calls) {
   };
 }
 
-Group Of(int size, Mistake mistake = Mistake::kNone) {
+Group Of(int size) {
   Group group;
   group.size = size;
   group.num_slots = 2;
-  group.mistake = mistake;
   return group;
 }
 
@@ -203,15 +197,6 @@ TEST(CountsWrapAround) {
   group.chunks_before = UINT64_MAX - 2;
   EXPECT_EQ(Search("wrapping", group, Calls({{{5, 0}, true}}), 1e6), "");
   EXPECT_EQ(Search("wrapping", group, Calls({{{2, 1}, true}, {{2, 1}, true}}), 1e6), "");
-}
-
-TEST(AChunkThatIsReusedEarlyIsFound) {
-  const Call once = {{3, 0}};
-  EXPECT_CONTAINS(Search("too many slots", Of(2, Mistake::kOneSlotTooMany), Calls({once})),
-                  "the wrong chunk");
-  const Call early = {{1, 0}, true};
-  EXPECT_CONTAINS(Search("staged at once", Of(2, Mistake::kStagesAtOnce), Calls({early, early})),
-                  "a chunk of rank 0 while rank ");
 }
 
 TEST(EachOrderThatIsMissingIsFound) {

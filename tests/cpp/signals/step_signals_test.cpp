@@ -10,7 +10,6 @@ namespace {
 using signals::Data;
 using signals::End;
 using signals::Group;
-using signals::Mistake;
 using signals::Rank;
 using signals::Search;
 
@@ -49,10 +48,9 @@ auto RefusedSteps(bool all_refuse, int steps = 4) {
   };
 }
 
-Group Of(int size, Mistake mistake = Mistake::kNone) {
+Group Of(int size) {
   Group group;
   group.size = size;
-  group.mistake = mistake;
   return group;
 }
 
@@ -63,18 +61,10 @@ TEST(CallRecordsAreUsedAgain) {
   EXPECT_EQ(Search("3 ranks, 4 steps", Of(3), Steps(4), 1000), "");
 }
 
-TEST(OneRecordPerRankIsFound) {
-  EXPECT_CONTAINS(Search("one record", Of(2, Mistake::kOneRecord), Steps(4)), "the call record");
-}
-
 TEST(ARefusalIsSeenByAllAndTheNextStepFollows) {
   EXPECT_EQ(Search("2 ranks", Of(2), RefusedSteps(false), 100), "");
   EXPECT_EQ(Search("3 ranks", Of(3), RefusedSteps(false), 1000), "");
   EXPECT_EQ(Search("all refuse", Of(2), RefusedSteps(true), 100), "");
-}
-
-TEST(AStepThatDoesNotWaitForTheRefusedOneIsFound) {
-  EXPECT_CONTAINS(Search("no catch-up", Of(2, Mistake::kNoCatchUp), RefusedSteps(false)), "rank ");
 }
 
 TEST(EachOrderOfAHeadThatIsMissingIsFound) {
