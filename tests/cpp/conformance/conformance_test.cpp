@@ -46,12 +46,3 @@ TEST(StartedCallsOnShmBetweenProcesses) {
 TEST(StartedCallsOnShmBetweenThreads) {
   RunStarted(kShmThreads);
 }
-
-TEST(TheToyBackendRefusesProcesses) {
-  collops::CommunicatorSpec spec;
-  spec.backend = "toy";
-  spec.rank_size = 2;
-  std::shared_ptr<Communicator> comm;
-  const Status status = collops::FindBackend("toy")->create(spec, &comm);
-  EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
-}

@@ -116,19 +116,6 @@ TEST(NineAlternatingShapesOnASlowStream) {
   }
 }
 
-TEST(ManyCallsOfOnePlanAndThenNone) {
-  for (const DType dtype : kTypes) {
-    const auto communicator = Make();
-    SlowStream stream;
-    {
-      const auto operation = OperatorOn(communicator, AllGatherVParam());
-      for (int call = 0; call < 3; ++call) RunGather(operation.get(), 4, dtype, &stream);
-    }
-    stream.RunAll();
-    for (size_t call = 0; call < 3; ++call) ExpectGather(call, 4, dtype);
-  }
-}
-
 TEST(AnOperationAndItsCommunicatorEndBeforeTheirStream) {
   SlowStream stream;
   auto communicator = Make();
@@ -139,40 +126,6 @@ TEST(AnOperationAndItsCommunicatorEndBeforeTheirStream) {
   communicator.reset();
   stream.RunAll();
   ExpectGather(0, 4, DType::kFloat32);
-}
-
-TEST(AScatterOutlivesItsPlanToo) {
-  const auto communicator = Make();
-  SlowStream stream;
-  {
-    const auto operation = OperatorOn(communicator, ReduceScatterVParam());
-    ScatterCall call;
-    call.send_counts[0] = 5;
-    call.send_counts[1] = 7;
-    call.sdispls[1] = 5;
-    call.input(kScatterX).device = call.out().device = kNpu;
-    uint64_t bytes = 0;
-    ExpectStatus(operation->GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
-    ExpectStatus(operation->Execute(call.pack, nullptr, 0, &stream), NO_ERROR, "");
-  }
-  stream.RunAll();
-  EXPECT_EQ(reads.at(0).counts, (std::vector<int64_t>{5, 7}));
-  EXPECT_EQ(reads.at(0).displs, (std::vector<int64_t>{0, 5}));
-}
-
-TEST(ALaterCallReleasesWhatAFinishedOneNeeded) {
-  const auto communicator = Make();
-  SlowStream stream;
-  Need first;
-  Need second;
-  EXPECT_TRUE(communicator->AllGatherV(first.Call(&stream)).ok());
-  EXPECT_TRUE(first.is_held());
-  stream.RunAll();
-  EXPECT_TRUE(communicator->AllGatherV(second.Call(&stream)).ok());
-  EXPECT_TRUE(!first.is_held() && second.is_held());
-  stream.RunAll();
-  communicator->Close("done");
-  EXPECT_FALSE(second.is_held());
 }
 
 TEST(ACallThatFailedMayHaveBegun) {
@@ -199,31 +152,6 @@ TEST(CountsAreCopiedIfNothingKeepsThemAlive) {
   EXPECT_FALSE(need.is_held());
   stream.RunAll();
   EXPECT_EQ(reads.at(0).counts, (std::vector<int64_t>{2, 3}));
-}
-
-TEST(AGraphIsReplayedAfterItsPlansHaveFallenOut) {
-  for (const DType dtype : kTypes) {
-    const auto communicator = Make();
-    const auto operation = OperatorOn(communicator, AllGatherVParam());
-    SlowStream stream;
-    SlowGraph graph;
-    RunGather(operation.get(), 0, dtype, &stream);  // connects, which a capture refuses
-    stream.RunAll();
-    stream.captured_into = &graph;
-    for (int shape = 0; shape < kShapes; ++shape) RunGather(operation.get(), shape, dtype, &stream);
-    stream.captured_into = nullptr;
-    for (int shape = 0; shape < kShapes; ++shape) RunGather(operation.get(), shape, dtype, &stream);
-    stream.RunAll();
-    for (int replay = 0; replay < 2; ++replay) {
-      reads.clear();
-      stream.Replay(graph);
-      EXPECT_EQ(reads.size(), size_t{kShapes});
-      for (int shape = 0; shape < kShapes; ++shape) {
-        ExpectGather(static_cast<size_t>(shape), shape, dtype);
-      }
-    }
-    slow_cann::Destroy(&graph);
-  }
 }
 
 TEST(ADestroyedGraphReleasesWhatItKept) {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <mutex>
 #include <vector>
 
 #include "check.h"
@@ -34,9 +35,6 @@ struct SlowStream {
   void RunAll() {
     for (; !tasks.empty(); tasks.pop_front()) tasks.front()();
   }
-  void Replay(const SlowGraph& graph) {
-    for (const Task& task : graph.tasks) task();
-  }
 };
 
 struct SlowEvent {
@@ -52,8 +50,16 @@ struct Read {
 inline int rank_size = 0;
 inline std::vector<Read> reads;
 inline std::list<SlowEvent> events;
-inline std::function<void()> on_query;     // called while an event is queried
-inline std::atomic<int> num_destroyed{0};  // number of communicators
+inline std::function<void()> on_query;      // called while an event is queried
+inline std::atomic<int> num_destroyed{0};   // number of communicators
+inline thread_local int32_t npu = 0;        // the thread's; -1: none is chosen
+inline std::vector<int32_t> npus_of_calls;  // on which HCCL's functions were called
+
+inline void NoteNpu() {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  npus_of_calls.push_back(npu);
+}
 inline collops::hccl::Result answer = collops::hccl::Result::kSuccess;
 
 inline void ReadLater(const void* counts, const void* displs, void* stream) {
@@ -108,7 +114,12 @@ inline const collops::hccl::Api& GetApi() {
     static auto* const made = new Api{};
     FillEvents(made);
     made->get_device = [](int32_t* device) {
-      *device = 0;
+      constexpr AclError kNoContext = 107002;
+      *device = npu;
+      return npu < 0 ? kNoContext : AclError{0};
+    };
+    made->set_device = [](int32_t device) {
+      npu = device;
       return AclError{0};
     };
     made->get_soc_name = []() -> const char* { return "Ascend910B1"; };
@@ -129,20 +140,22 @@ inline const collops::hccl::Api& GetApi() {
     };
     made->comm_init_root_info = [](uint32_t, const RootInfo*, uint32_t, Comm* comm) {
       *comm = made;
+      NoteNpu();
       return Result::kSuccess;
     };
     made->comm_destroy = [](Comm) {
       ++num_destroyed;
+      NoteNpu();
       return Result::kSuccess;
     };
     made->memset_async = [](void*, size_t, int32_t, size_t, Stream) { return AclError{0}; };
-    made->all_gather_v = [](void*, uint64_t, void*, const void* counts, const void* displs,
-                            DataType, Comm, Stream stream) {
-      ReadLater(counts, displs, stream);
+    made->all_gather = [](void*, void*, uint64_t, DataType, Comm, Stream) {
+      NoteNpu();
       return answer;
     };
-    made->reduce_scatter_v = [](void*, const void* counts, const void* displs, void*, uint64_t,
-                                DataType, Reduction, Comm, Stream stream) {
+    made->all_gather_v = [](void*, uint64_t, void*, const void* counts, const void* displs,
+                            DataType, Comm, Stream stream) {
+      NoteNpu();
       ReadLater(counts, displs, stream);
       return answer;
     };

@@ -19,32 +19,10 @@ using collops::cuda::AddRowArgs;
 using collops::cuda::ConvertArgs;
 using collops::cuda::HostBlock;
 using collops::cuda::MatrixArgs;
+using half_reference::Read;
+using half_reference::Write;
 
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-
-float Widen(DType dtype, const char* from) {
-  uint16_t half;
-  float value;
-  if (dtype == DType::kFloat32) {
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  std::memcpy(&half, from, sizeof(half));
-  const auto& format =
-      dtype == DType::kFloat16 ? half_reference::kFloat16 : half_reference::kBFloat16;
-  return static_cast<float>(half_reference::Decode(format, half));
-}
-
-void Narrow(DType dtype, float value, char* to) {
-  if (dtype == DType::kFloat32) {
-    std::memcpy(to, &value, sizeof(value));
-    return;
-  }
-  const auto& format =
-      dtype == DType::kFloat16 ? half_reference::kFloat16 : half_reference::kBFloat16;
-  const uint16_t half = half_reference::Encode(format, value);
-  std::memcpy(to, &half, sizeof(half));
-}
 
 // A matrix `shift` elements behind a multiple of 16 bytes, whose consecutive rows, or columns, are
 // `ld` elements apart. Poison lies between and around.
@@ -88,7 +66,7 @@ float Draw(std::mt19937_64& random) {
 
 void Fill(Matrix* matrix, int64_t rows, int64_t columns, std::mt19937_64& random) {
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) Narrow(matrix->dtype, Draw(random), matrix->At(i, j));
+    for (int64_t j = 0; j < columns; ++j) Write(matrix->dtype, Draw(random), matrix->At(i, j));
   }
 }
 
@@ -115,9 +93,9 @@ std::vector<char> Expected(const Shape& shape, Matrix* a, Matrix* b, const Matri
   Matrix copy = c;
   for (int64_t i = 0; i < shape.rows; ++i) {
     for (int64_t j = 0; j < shape.columns; ++j) {
-      float value = Widen(a->dtype, a->At(i, j));
-      if (b != nullptr) value = value + Widen(b->dtype, b->At(0, j));
-      Narrow(c.dtype, value, copy.At(i, j));
+      float value = Read(a->dtype, a->At(i, j));
+      if (b != nullptr) value = value + Read(b->dtype, b->At(0, j));
+      Write(c.dtype, value, copy.At(i, j));
     }
   }
   return copy.Bytes();
@@ -152,10 +130,10 @@ TEST(ConversionsOverflowAndKeepNans) {
     collops::cuda::Convert(ConvertArgs{a.Args(), c.Args(), 1, 9}, block);
     for (int j = 0; j < 9; ++j) {
       char expected[4];
-      Narrow(to, Widen(DType::kFloat32, a.At(0, j)), expected);
-      const float value = Widen(to, c.At(0, j));
+      Write(to, Read(DType::kFloat32, a.At(0, j)), expected);
+      const float value = Read(to, c.At(0, j));
       if (std::isnan(value)) EXPECT_TRUE(j == 6 || j == 7);
-      if (!std::isnan(value)) EXPECT_EQ(value, Widen(to, expected));
+      if (!std::isnan(value)) EXPECT_EQ(value, Read(to, expected));
     }
   }
 }
@@ -177,19 +155,5 @@ TEST(ARowIsAddedInFloat32) {
         }
       }
     }
-  }
-}
-
-TEST(ARowIsAddedInPlace) {
-  std::mt19937_64 random(3);
-  const Shape shape = {6, 43, 5, 0, false};
-  for (const DType dtype : kTypes) {
-    Matrix a(dtype, shape.rows, shape.columns, shape.gap, shape.shift, false);
-    Matrix b(dtype, 1, shape.columns, 0, 0, false);
-    Fill(&a, shape.rows, shape.columns, random);
-    Fill(&b, 1, shape.columns, random);
-    const std::vector<char> expected = Expected(shape, &a, &b, a);
-    Run(AddRowArgs{a.Args(), b.Args(), a.Args(), shape.rows, shape.columns}, random);
-    EXPECT_TRUE(a.Bytes() == expected);
   }
 }

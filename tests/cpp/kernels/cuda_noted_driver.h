@@ -26,10 +26,6 @@ struct Driver {
   unsigned int grid = 0;
   unsigned int block = 0;
   ReduceSlicesArgs args = {};
-  Result event = Result::kSuccess;
-  CaptureMode mode = CaptureMode::kGlobal;  // the thread's
-  CaptureMode asked_in = CaptureMode::kGlobal;
-  CaptureStatus capture = CaptureStatus::kNone;
   Result user_object = Result::kSuccess;
   HostFunction let_go = nullptr;
   void* held = nullptr;
@@ -113,20 +109,6 @@ inline void AddKernels(DriverApi* api) {
 }
 
 inline void AddGraphs(DriverApi* api) {
-  api->event_query = [](Event) {
-    driver.asked_in = driver.mode;
-    return driver.event;
-  };
-  api->exchange_capture_mode = [](CaptureMode* mode) {
-    *mode = std::exchange(driver.mode, *mode);
-    return Result::kSuccess;
-  };
-  api->stream_get_capture_info = [](Stream, CaptureStatus* status, uint64_t*, Graph* graph,
-                                    const GraphNode**, size_t*) {
-    *status = driver.capture;
-    *graph = reinterpret_cast<Graph>(uintptr_t{7});
-    return Result::kSuccess;
-  };
   api->user_object_create = [](UserObject* object, void* held, HostFunction let_go,
                                unsigned int references, unsigned int) {
     *object = &driver.held;

@@ -9,9 +9,9 @@
 #include "check.h"
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
-#include "collops/kernels/half.h"
 #include "collops/kernels/reduce/reduce.h"
-#include "kernels/cuda_grid.h"
+#include "kernels/cuda_peers.h"
+#include "kernels/half_reference.h"
 #include "kernels/kernel_table.h"
 
 namespace {
@@ -20,6 +20,7 @@ using collops::DType;
 using collops::ReduceOp;
 using collops::cuda::HostBlock;
 using collops::cuda::ReduceSlicesArgs;
+using cuda_peers::Buffer;
 
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
                             DType::kInt8,    DType::kUInt8,   DType::kInt16,   DType::kUInt16,
@@ -52,26 +53,6 @@ std::string Describe(const Case& c) {
                          " ", c.shifts.staging, ", gap ", c.gap, c.in_place ? ", in place" : "");
 }
 
-// Memory whose first byte behind `shift` lies at a multiple of 16, with poison all around.
-struct Memory {
-  static constexpr size_t kMargin = 32;
-  Memory(size_t bytes, size_t shift) : chunks((bytes + shift) / 16 + 5), begin(kMargin + shift) {
-    std::memset(chunks.data(), 0x5b, chunks.size() * 16);
-  }
-  char* data() { return reinterpret_cast<char*>(chunks.data()) + begin; }
-  std::vector<char> Around(size_t bytes) const {
-    const auto* all = reinterpret_cast<const char*>(chunks.data());
-    std::vector<char> around(all, all + begin);
-    around.insert(around.end(), all + begin + bytes, all + chunks.size() * 16);
-    return around;
-  }
-  struct alignas(16) Chunk {
-    char bytes[16];
-  };
-  std::vector<Chunk> chunks;
-  size_t begin;
-};
-
 // Numbers of every kind: any bits, and those of reals often small, special, or the same.
 void Fill(char* to, size_t bytes, DType dtype, std::mt19937_64& random) {
   for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<char>(random());
@@ -85,19 +66,9 @@ void Fill(char* to, size_t bytes, DType dtype, std::mt19937_64& random) {
 }
 
 bool IsNan(const char* number, DType dtype) {
-  uint16_t half;
-  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
-    std::memcpy(&half, number, sizeof(half));
-    return std::isnan(dtype == DType::kFloat16 ? collops::kernels::Float16ToFloat(half)
-                                               : collops::kernels::BFloat16ToFloat(half));
-  }
-  if (dtype == DType::kFloat32) {
-    float value;
-    std::memcpy(&value, number, sizeof(value));
-    return std::isnan(value);
-  }
   double value = 0;
   if (dtype == DType::kFloat64) std::memcpy(&value, number, sizeof(value));
+  if (SizeOf(dtype) <= 4 && IsFloating(dtype)) value = half_reference::Read(dtype, number);
   return std::isnan(value);
 }
 
@@ -113,9 +84,9 @@ void Check(const Case& c, std::mt19937_64& random) {
   const auto element = static_cast<size_t>(SizeOf(c.dtype));
   const size_t bytes = static_cast<size_t>(c.count) * element;
   const size_t stride = bytes + c.gap;
-  Memory output(bytes, c.shifts.output);
-  Memory own(bytes, c.in_place ? c.shifts.output : c.shifts.own);
-  Memory staging(stride * static_cast<size_t>(c.rank_size), c.shifts.staging);
+  Buffer output(c.count * SizeOf(c.dtype), c.shifts.output);
+  Buffer own(c.count * SizeOf(c.dtype), c.in_place ? c.shifts.output : c.shifts.own);
+  Buffer staging(static_cast<int64_t>(stride) * c.rank_size, c.shifts.staging);
   Fill(own.data(), bytes, c.dtype, random);
   std::vector<const void*> sources;
   for (int rank = 0, place = 0; rank < c.rank_size; ++rank) {
@@ -128,9 +99,8 @@ void Check(const Case& c, std::mt19937_64& random) {
   std::vector<char> expected(bytes + 1);
   collops::kernels::Reduce(expected.data(), sources.data(), c.rank_size, c.count, c.dtype, c.op);
 
-  Memory& target = c.in_place ? own : output;
-  const std::vector<char> before = target.Around(bytes);
-  const std::vector<char> staged = staging.Around(0);
+  Buffer& target = c.in_place ? own : output;
+  const Buffer staged = staging;
   ReduceSlicesArgs args = {target.data(), own.data(), staging.data(), static_cast<int64_t>(stride),
                            c.count,       c.rank,     c.rank_size,    c.dtype,
                            c.op};
@@ -142,7 +112,7 @@ void Check(const Case& c, std::mt19937_64& random) {
     return check::Fail(__FILE__, __LINE__,
                        collops::Concat(Describe(c), ": element ", i / element, " is wrong"));
   }
-  if (target.Around(bytes) != before || staging.Around(0) != staged) {
+  if (!target.HasPoisonAround() || !staging.Equals(staged)) {
     check::Fail(__FILE__, __LINE__, Describe(c) + ": changed memory that is not its own");
   }
 }
@@ -183,25 +153,4 @@ TEST(AnyAddressWillDo) {
       }
     }
   }
-}
-
-TEST(RankOrderIsKept) {
-  const float values[] = {0x1p24f, 1, 1};
-  for (int rank = 0; rank < 3; ++rank) {
-    std::vector<float> staging;
-    for (int peer = 0; peer < 3; ++peer) {
-      if (peer != rank) staging.push_back(values[peer]);
-    }
-    float result = 0;
-    HostBlock block(0, 1, 32);
-    collops::cuda::ReduceSlices(
-        ReduceSlicesArgs{&result, &values[rank], staging.data(), sizeof(float), 1, rank, 3,
-                         DType::kFloat32, ReduceOp::kSum},
-        block);
-    EXPECT_EQ(result, 0x1p24f);
-  }
-}
-
-TEST(ThereIsNoKernelOfAnotherName) {
-  EXPECT_TRUE(collops::cuda::FindKernel<HostBlock>("collops_reduce_slice") == nullptr);
 }

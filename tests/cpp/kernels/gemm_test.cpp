@@ -1,5 +1,6 @@
-// The product with every set of kernels that this machine has: exact for small integers, within a
-// bound for other numbers, and with the same bits for every cut.
+// The product with every set of kernels that this machine has, and with models of those that it may
+// lack: exact for small integers, within a bound for other numbers, and with the same bits for
+// every cut.
 #include "collops/kernels/gemm/gemm.h"
 
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "collops/core/status.h"
 #include "collops/kernels/isa.h"
 #include "collops/kernels/thread_pool.h"
+#include "kernels/gemm_models.h"
 #include "kernels/matrices.h"
 
 namespace {
@@ -34,8 +36,14 @@ struct Way {
   bool bfloat16_instructions;
   DType dtype;
   bool trans_weight;
+  const GemmKernels* model = nullptr;  // else those of the CPU
 
   GemmPlan Plan(const Shape& shape) const {
+    if (model != nullptr) {
+      return {dtype,        shape.k,         shape.n,
+              trans_weight, model->row_tile, model->block_units * model->k_per_unit,
+              model};
+    }
     ForceIsa(isa);
     AllowAvx512BFloat16(bfloat16_instructions);
     AllowBfmmla(bfloat16_instructions);
@@ -52,6 +60,11 @@ std::vector<Way> Ways() {
   AllowAvx512BFloat16(true);
   AllowBfmmla(true);
   std::vector<Way> ways;
+  for (const GemmKernels* const model : {&gemm_models::kTiles, gemm_models::kBlocks}) {
+    for (const bool trans_weight : {false, true}) {
+      ways.push_back({Isa::kPortable, true, DType::kBFloat16, trans_weight, model});
+    }
+  }
   for (const Isa isa : RunnableIsas()) {
     for (const DType dtype : kDTypes) {
       for (const bool trans_weight : {false, true}) {
@@ -66,8 +79,11 @@ std::vector<Way> Ways() {
 
 std::string Describe(const Way& way, const Shape& shape) {
   return collops::Concat(collops::Name(way.dtype), way.trans_weight ? " trans " : " plain ",
-                         Name(way.isa), way.bfloat16_instructions ? "" : " without bf16", ", ",
-                         shape.rows, " x ", shape.k, " x ", shape.n);
+                         way.model == nullptr                ? Name(way.isa)
+                         : way.model == gemm_models::kBlocks ? "model of bfmmla"
+                                                             : "model of tiles",
+                         way.bfloat16_instructions ? "" : " without bf16", ", ", shape.rows, " x ",
+                         shape.k, " x ", shape.n);
 }
 
 template <typename Value>
@@ -145,6 +161,7 @@ void CheckExact(const Shape& shape, std::mt19937& random) {
                                   cut.in_passing ? ", in passing" : "", ": is wrong"));
     }
   }
+  EXPECT_EQ(gemm_models::in_use, 0);
 }
 
 }  // namespace
@@ -156,16 +173,20 @@ TEST(IntegersAreExactAtTheEdgesOfTiles) {
       CheckExact({rows, 19, n}, random);
     }
   }
+  for (const int64_t rows : {15, 16, 31, 32, 33, 47, 48, 65}) {
+    for (const int64_t n : {1, 15, 16, 31, 32, 33, 64}) CheckExact({rows, 37, n}, random);
+  }
 }
 
 TEST(IntegersAreExactAtTheEdgesOfBlocks) {
   std::mt19937 random(2);
-  for (const int64_t k : {0,  1,  2,   3,   4,   7,   8,   9,   15,  16,  17,  31,
-                          32, 33, 255, 256, 257, 258, 511, 512, 513, 515, 1030}) {
+  for (const int64_t k : {0,  1,  2,  3,  4,   7,   8,   9,   15,  16,  17,  31,  32,
+                          33, 63, 64, 65, 255, 256, 257, 258, 511, 512, 513, 515, 1030}) {
     for (const int64_t n : {1, 50}) CheckExact({9, k, n}, random);
   }
   CheckExact({9, 1030, 386}, random);
   CheckExact({130, 270, 50}, random);
+  CheckExact({530, 33, 32}, random);
 }
 
 TEST(TheCutDoesNotMatter) {
@@ -260,7 +281,8 @@ TEST(NansAndInfinitiesPassThrough) {
 TEST(APackedWeightIsAsSmallAsTheWeight) {
   for (const Way& way : Ways()) {
     const Shape shape = {1, 512, 768};
-    EXPECT_EQ(PackedWeightBytes(way.Plan(shape)), 512 * 768 * collops::SizeOf(way.dtype));
+    if (way.model == nullptr)
+      EXPECT_EQ(PackedWeightBytes(way.Plan(shape)), 512 * 768 * collops::SizeOf(way.dtype));
   }
 }
 
@@ -268,5 +290,37 @@ TEST(OtherTypesAreNotMultiplied) {
   for (const DType dtype : kDTypes) EXPECT_TRUE(CanMultiply(dtype));
   for (const DType dtype : {DType::kUndefined, DType::kFloat64, DType::kInt8, DType::kInt32}) {
     EXPECT_FALSE(CanMultiply(dtype));
+  }
+}
+
+TEST(TheModelRoundsToOdd) {
+  EXPECT_EQ(gemm_models::AddToOdd(1, 0x1p-23F), 1 + 0x1p-23F);
+  EXPECT_EQ(gemm_models::AddToOdd(1, 0x1p-24F), 1 + 0x1p-23F);
+  EXPECT_EQ(gemm_models::AddToOdd(1, 0x1p-90F), 1 + 0x1p-23F);
+  EXPECT_EQ(gemm_models::AddToOdd(1, -0x1p-90F), 1 - 0x1p-24F);
+  EXPECT_EQ(gemm_models::AddToOdd(-1, -0x1p-30F), -1 - 0x1p-23F);
+  EXPECT_EQ(gemm_models::AddToOdd(1 + 0x1p-22F, 0x1.8p-24F), 1 + 0x1.8p-22F);
+  EXPECT_EQ(gemm_models::AddToOdd(0x1.8p-126F, -0x1p-126F), 0.0F);
+}
+
+// Numbers of all sizes, subnormal ones, infinities and NaNs among them.
+TEST(TheInstructionGivesTheBitsOfTheModel) {
+  AllowBfmmla(true);
+  if (!HasBfmmla()) return;
+  std::mt19937 random(3);
+  const auto value = [&] {
+    if (random() % 4096 == 0) return random() % 2 == 0 ? std::nanf("") : INFINITY;
+    const float magnitude = std::ldexp(1.0F + static_cast<float>(random() % 128) / 128,
+                                       static_cast<int>(random() % 90) - 80);
+    return random() % 2 == 0 ? magnitude : -magnitude;
+  };
+  const Shape shape = {21, 521, 29};
+  const Factors factors(shape, value);
+  for (const bool trans_weight : {false, true}) {
+    const Way instruction = {Isa::kNeon, true, DType::kBFloat16, trans_weight};
+    Way model = instruction;
+    model.model = gemm_models::kBlocks;
+    EXPECT_TRUE(
+        SameBits(InOnePiece(instruction, shape, factors), InOnePiece(model, shape, factors)));
   }
 }

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+
+#include "collops/core/dtype.h"
 
 namespace half_reference {
 
@@ -50,6 +53,29 @@ inline uint16_t Encode(Format format, double value) {
   // The leading one counts as an exponent, so a carry gives the right result.
   const double steps = std::ldexp(exponent - (1 - Bias(format)), format.mantissa_bits) + units;
   return static_cast<uint16_t>(sign | (steps < infinity ? static_cast<int>(steps) : infinity));
+}
+
+// A number of float32, float16 or bfloat16 in memory; it is rounded once.
+inline float Read(collops::DType dtype, const char* from) {
+  float value;
+  uint16_t pattern;
+  if (dtype == collops::DType::kFloat32) {
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  std::memcpy(&pattern, from, sizeof(pattern));
+  const Format format = dtype == collops::DType::kFloat16 ? kFloat16 : kBFloat16;
+  return static_cast<float>(Decode(format, pattern));
+}
+
+inline void Write(collops::DType dtype, double value, void* to) {
+  if (dtype == collops::DType::kFloat32) {
+    const auto wide = static_cast<float>(value);
+    std::memcpy(to, &wide, sizeof(wide));
+    return;
+  }
+  const uint16_t pattern = Encode(dtype == collops::DType::kFloat16 ? kFloat16 : kBFloat16, value);
+  std::memcpy(to, &pattern, sizeof(pattern));
 }
 
 }  // namespace half_reference

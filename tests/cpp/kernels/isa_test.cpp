@@ -165,12 +165,3 @@ TEST(BfmmlaCanBeSwitchedOff) {
   AllowBfmmla(true);
   EXPECT_EQ(HasBfmmla(), has_it);
 }
-
-// The last test, because a forced instruction set stays.
-TEST(AForcedInstructionSetStays) {
-  for (const Isa isa : RunnableIsas()) {
-    ForceIsa(isa);
-    EXPECT_TRUE(CheckIsa().ok());
-    EXPECT_EQ(ActiveIsa(), isa);
-  }
-}

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "collops/kernels/isa.h"
 #include "collops/kernels/reduce/reduce.h"
+#include "kernels/reduce_reference.h"
 
 namespace {
 
@@ -18,22 +19,7 @@ using collops::kernels::ForceIsa;
 using collops::kernels::Isa;
 using collops::kernels::Reduce;
 using collops::kernels::RunnableIsas;
-
-// Fails the test unless every instruction set gives the same result.
-template <typename T>
-T ReduceOne(const std::vector<T>& terms, DType dtype, ReduceOp op) {
-  std::vector<const void*> sources;
-  for (const T& term : terms) sources.push_back(&term);
-  T first{};
-  for (const Isa isa : RunnableIsas()) {
-    ForceIsa(isa);
-    T result{};
-    Reduce(&result, sources.data(), static_cast<int>(terms.size()), 1, dtype, op);
-    if (isa == Isa::kPortable) first = result;
-    EXPECT_EQ(result, first);
-  }
-  return first;
-}
+using reduce_reference::ReduceOne;
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// A slow reference for kernels/reduce/reduce.h: one element at a time, by definition.
+// A slow reference for kernels/reduce/reduce.h: one element at a time, by definition; and one
+// element by the library.
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "check.h"
 #include "collops/core/dtype.h"
+#include "collops/kernels/isa.h"
+#include "collops/kernels/reduce/reduce.h"
 #include "kernels/half_reference.h"
 
 namespace reduce_reference {
@@ -89,6 +93,23 @@ bool Same(typename Element::Stored a, typename Element::Stored b) {
       return a_is_nan && std::isnan(Element::Decode(b));
   }
   return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+// One element by the library. Fails the test unless every instruction set gives the same result.
+template <typename T>
+T ReduceOne(const std::vector<T>& terms, collops::DType dtype, ReduceOp op) {
+  std::vector<const void*> sources;
+  for (const T& term : terms) sources.push_back(&term);
+  T first{};
+  for (const collops::kernels::Isa isa : collops::kernels::RunnableIsas()) {
+    collops::kernels::ForceIsa(isa);
+    T result{};
+    collops::kernels::Reduce(&result, sources.data(), static_cast<int>(terms.size()), 1, dtype, op);
+    if (isa == collops::kernels::Isa::kPortable) first = result;
+    const bool both_nan = result != result && first != first;
+    EXPECT_TRUE(both_nan || std::memcmp(&result, &first, sizeof(T)) == 0);
+  }
+  return first;
 }
 
 }  // namespace reduce_reference

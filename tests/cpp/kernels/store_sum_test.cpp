@@ -23,32 +23,10 @@ using collops::kernels::ForceNumThreads;
 using collops::kernels::Isa;
 using collops::kernels::RunnableIsas;
 using collops::kernels::StoreSum;
+using half_reference::Read;
+using half_reference::Write;
 
 constexpr char kPoison = 0x5b;
-
-half_reference::Format FormatOf(DType dtype) {
-  return dtype == DType::kFloat16 ? half_reference::kFloat16 : half_reference::kBFloat16;
-}
-
-float Read(DType dtype, const char* from) {
-  if (dtype == DType::kFloat32) {
-    float value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  uint16_t pattern;
-  std::memcpy(&pattern, from, sizeof(pattern));
-  return static_cast<float>(half_reference::Decode(FormatOf(dtype), pattern));
-}
-
-void Write(DType dtype, float value, char* to) {
-  if (dtype == DType::kFloat32) {
-    std::memcpy(to, &value, sizeof(value));
-    return;
-  }
-  const uint16_t pattern = half_reference::Encode(FormatOf(dtype), double{value});
-  std::memcpy(to, &pattern, sizeof(pattern));
-}
 
 struct Case {
   DType dtype;

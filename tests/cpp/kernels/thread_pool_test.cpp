@@ -81,26 +81,12 @@ TEST(EachPartRunsOnce) {
   }
 }
 
-TEST(ManyShortCallsOneAfterAnother) {
-  ForceNumThreads(4);
-  int wrong = 0;
-  for (int call = 0; call < 5000; ++call) wrong += Count(1 + call % 7) != Ones(1 + call % 7);
-  EXPECT_EQ(wrong, 0);
-}
-
 TEST(PartsRunAtTheSameTime) {
   ForceNumThreads(3);
   std::atomic<int> arrived{0};
   std::atomic<int> met{0};
   ParallelFor(3, [&](int) { met += Meet(&arrived, 3) ? 1 : 0; });
   EXPECT_EQ(met.load(), 3);
-}
-
-TEST(OneThreadRunsAllPartsInOrder) {
-  ForceNumThreads(1);
-  std::vector<int> order;
-  ParallelFor(4, [&](int part) { order.push_back(part); });
-  EXPECT_EQ(order, std::vector<int>({0, 1, 2, 3}));
 }
 
 TEST(ConcurrentCallersOfTheThreadPoolDoNotWait) {

@@ -29,15 +29,6 @@ TEST(ErrorsHaveAtbsNumberAndAMessage) {
   });
 }
 
-TEST(ARankThatFailsItsOwnChecksIsHeardByTheOthers) {
-  OnTwoRanks("refuse", [](int index, Rank& rank) {
-    EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
-    if (index == 1) EXPECT_EQ(rank.context->SetExecuteStream(nullptr), atb::NO_ERROR);
-    EXPECT_EQ(rank.Execute(), index == 1 ? atb::ERROR_INVALID_PARAM : atb::ERROR_RANK_MISMATCH);
-    EXPECT_TRUE(Says("the context has no stream"));
-  });
-}
-
 TEST(ParamsAreClonedAndUpdated) {
   atb::Operation* operation = nullptr;
   EXPECT_EQ(atb::CreateOperation(TwoThreads(0, "first"), &operation), atb::NO_ERROR);
@@ -62,15 +53,6 @@ TEST(ParamsAreClonedAndUpdated) {
   EXPECT_TRUE(Says("UpdateOperationParam: operation is null"));
   EXPECT_EQ(atb::CreateContext(nullptr), atb::ERROR_INVALID_PARAM);
   EXPECT_TRUE(Says("CreateContext: context is null"));
-}
-
-TEST(OutDataTypeHasAclsNumbers) {
-  atb::infer::LinearParallelParam param;
-  param.outDataType = ACL_BF16;
-  EXPECT_EQ(atb::infer::Own(param).outDataType, collops::DType::kBFloat16);
-  atb::infer::AllReduceParam sum;
-  sum.outDataType = ACL_FLOAT16;
-  EXPECT_EQ(atb::infer::Own(sum).outDataType, collops::DType::kFloat16);
 }
 
 TEST(StructsWithAclsNumbersHaveTheFunctionsOfCollops) {
@@ -141,16 +123,12 @@ TEST(CastConvertsAndRefusesTheRest) {
 
 TEST(DeviceMemoryIsHostMemory) {
   void* data = nullptr;
-  EXPECT_EQ(aclrtMalloc(&data, 0, ACL_MEM_MALLOC_HUGE_FIRST), ACL_ERROR_INVALID_PARAM);
   EXPECT_EQ(aclrtMalloc(&data, 5, ACL_MEM_MALLOC_HUGE_FIRST), ACL_SUCCESS);
   char back[5] = {};
   EXPECT_EQ(aclrtMemcpy(data, 5, "abcd", 5, ACL_MEMCPY_HOST_TO_DEVICE), ACL_SUCCESS);
   EXPECT_EQ(aclrtMemcpy(back, 5, data, 5, ACL_MEMCPY_DEVICE_TO_HOST), ACL_SUCCESS);
   EXPECT_EQ(std::string(back), std::string("abcd"));
-  EXPECT_EQ(aclrtMemcpy(back, 4, data, 5, ACL_MEMCPY_DEVICE_TO_HOST), ACL_ERROR_INVALID_PARAM);
-  EXPECT_EQ(aclrtMemset(data, 5, 0, 6), ACL_ERROR_INVALID_PARAM);
   EXPECT_EQ(aclrtFree(data), ACL_SUCCESS);
-  EXPECT_EQ(aclrtSetDevice(-1), ACL_ERROR_INVALID_PARAM);
   EXPECT_EQ(aclrtSetDevice(3), ACL_SUCCESS);
   int32_t device = 0;
   EXPECT_EQ(aclrtGetDevice(&device), ACL_SUCCESS);

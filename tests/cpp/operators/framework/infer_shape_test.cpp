@@ -70,12 +70,6 @@ TEST(CollectivesOfUnevenBlocks) {
   EXPECT_EQ(Shapes(in_struct, 3, {x}), "float32[1, 9]");
 }
 
-TEST(Messages) {
-  const std::vector<TensorDesc> x = {Desc(kF32, {4})};
-  EXPECT_EQ(Shapes(Struct<SendParam>(0), 2, x), "");
-  EXPECT_EQ(Shapes(Struct<RecvParam>(0), 2, x), "float32[4]");
-}
-
 TEST(LinearParallelOfUnevenRows) {
   auto param = Struct<LinearParallelParam>(1);
   param.type = LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
@@ -85,19 +79,4 @@ TEST(LinearParallelOfUnevenRows) {
   param.scatterRows = {10, 1};
   const std::vector<TensorDesc> inputs = {Desc(kF32, {8, 16}), Desc(kF32, {24, 16})};
   EXPECT_EQ(Shapes(param, 4, inputs), "float32[10, 24]");
-}
-
-TEST(InferShapeGivesTheOperationsErrors) {
-  const std::vector<TensorDesc> x = {Desc(kF32, {7, 5})};
-  EXPECT_CONTAINS(Shapes(Struct<AllGatherParam>(3), 3, x), "rank must be in [0, 3), got 3");
-  EXPECT_CONTAINS(Shapes(Struct<AllGatherParam>(0), 1, x), "rankSize must be >= 2, got 1");
-  auto other = Struct<AllGatherParam>(0);
-  other.rankSize = 4;
-  EXPECT_CONTAINS(Shapes(other, 1, x), "rank_size must be >= 2, got 1");
-  EXPECT_CONTAINS(Shapes(other, 3, x), "rankSize is 4 but rank_size is 3");
-  other.backend = "gloo";
-  EXPECT_CONTAINS(Shapes(other, 4, x), "unknown backend \"gloo\"");
-  auto message = Struct<SendParam>(0);
-  message.destRank = 5;
-  EXPECT_CONTAINS(Shapes(message, 3, x), "destRank must be in [0, 3), got 5");
 }

@@ -23,12 +23,6 @@ inline TensorView MakeView(DType dtype, const Shape& shape, void* data) {
   return view;
 }
 
-inline std::vector<TensorDesc> Descs(const std::vector<TensorView>& views) {
-  std::vector<TensorDesc> descs;
-  for (const TensorView& view : views) descs.push_back(view.desc);
-  return descs;
-}
-
 // The operator of a struct on a communicator of the test.
 template <typename Param>
 std::unique_ptr<CollectiveOperation> OperatorOn(std::shared_ptr<Communicator> communicator,

@@ -45,29 +45,6 @@ TEST(TheNinthPlanReplacesTheLeastRecentlyUsed) {
   for (const int variant : {0, 2, 3, 4, 5, 6, 7, 8}) EXPECT_TRUE(HasPlan(call, variant));
 }
 
-TEST(PlanningTheSameAgainKeepsOnePlan) {
-  GatherCall call;
-  Choose(call, 0);
-  ExpectStatus(PlanCall(call), NO_ERROR, "");
-  Choose(call, 1);
-  for (int i = 0; i < 20; ++i) ExpectStatus(PlanCall(call), NO_ERROR, "");
-  EXPECT_TRUE(HasPlan(call, 0));
-}
-
-TEST(AlternatingPlansKeepTheirOwnCounts) {
-  GatherCall call;
-  for (const int variant : {0, 5}) {
-    Choose(call, variant);
-    ExpectStatus(PlanCall(call), NO_ERROR, "");
-  }
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(HasPlan(call, 0));
-    EXPECT_EQ(call.communicator->gathers.back().num_gaps, 1);
-    EXPECT_TRUE(HasPlan(call, 5));
-    EXPECT_EQ(call.communicator->gathers.back().num_gaps, 2);
-  }
-}
-
 TEST(ARefusedCallStoresNoPlan) {
   GatherCall call;
   ExpectStatus(PlanCall(call), NO_ERROR, "");

@@ -35,11 +35,6 @@ class RecordingCommunicator : public BackendCommunicator {
     Record(call.agreement);
     return result.ok() ? Ok() : control().KeepGroupAfter(result);
   }
-  Status DoExchangeV(const ExchangeVCall& call) override {
-    exchanges.push_back(call);
-    Record(call.agreement);
-    return result.ok() ? Ok() : control().KeepGroupAfter(result);
-  }
   Status DoRefuse(const char* name, const Status& reason) override {
     refusals.push_back({name, reason});
     return refuse_result.ok() ? Ok() : control().KeepGroupAfter(refuse_result);
@@ -68,7 +63,6 @@ class RecordingCommunicator : public BackendCommunicator {
   mutable Question asked;
   std::vector<AllGatherVCall> gathers;
   std::vector<ReduceScatterVCall> scatters;
-  std::vector<ExchangeVCall> exchanges;
   std::vector<Refusal> refusals;
   std::vector<Agreement> agreements;  // of each call that has an agreement
 

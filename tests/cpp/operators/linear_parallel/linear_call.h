@@ -83,23 +83,13 @@ inline int64_t RowsOf(const Case& c, int rank) {
   return c.gather[static_cast<size_t>(rs)][static_cast<size_t>(ag)];
 }
 
-inline half_reference::Format FormatOf(DType dtype) {
-  return dtype == DType::kFloat16 ? half_reference::kFloat16 : half_reference::kBFloat16;
-}
-
 // Values as they lie in memory, rounded once.
 template <typename Value>
 std::vector<std::byte> Stored(DType dtype, const std::vector<Value>& values) {
   const auto item = static_cast<size_t>(collops::SizeOf(dtype));
   std::vector<std::byte> bytes(values.size() * item);
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto wide = static_cast<float>(values[i]);
-    if (dtype == DType::kFloat32) {
-      std::memcpy(&bytes[i * item], &wide, item);
-    } else {
-      const uint16_t pattern = half_reference::Encode(FormatOf(dtype), double{values[i]});
-      std::memcpy(&bytes[i * item], &pattern, item);
-    }
+    half_reference::Write(dtype, double{values[i]}, &bytes[i * item]);
   }
   return bytes;
 }

@@ -1,10 +1,8 @@
 // The engines of LinearParallel: which one runs, and what the others say.
-#include <cstdlib>
-
+#include "collops/operators/linear_parallel/engine.h"
 #include "collops/operators/linear_parallel/operator.h"
 #include "collops/operators/params.h"
 #include "operators/framework/operator_call.h"
-#include "operators/linear_parallel/linear_call.h"
 
 using namespace collops;
 
@@ -95,36 +93,6 @@ P Gathering() {
   return param;
 }
 
-TEST(AnUnknownEngineIsRefusedAtCreation) {
-  std::unique_ptr<Operation> operation;
-  Status status = CreateOperation(Gathering(), {"fused"}, &operation);
-  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
-  EXPECT_CONTAINS(status.message(), "unknown engine \"fused\"");
-  EXPECT_CONTAINS(status.message(), "local, windows, pipeline");
-  AllGatherVParam other;
-  other.rank = 1;
-  other.rankSize = 2;
-  other.backend = "shm";
-  other.commMode = COMM_MULTI_THREAD;
-  other.commDomain = "linear_parallel_engines_test";
-  status = CreateOperation(other, {"windows"}, &operation);
-  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
-  EXPECT_CONTAINS(status.message(), "engine \"windows\" cannot be chosen");
-  EXPECT_TRUE(operation == nullptr);
-  EXPECT_EQ(CreateOperation(other, {}, &operation).message(), "");
-  std::unique_ptr<Operation>* nowhere = nullptr;
-  EXPECT_CONTAINS(CreateOperation(other, {}, nowhere).message(), "null");
-}
-
-TEST(AnUpdateKeepsTheEngine) {
-  std::unique_ptr<Operation> operation;
-  P param = Gathering();
-  EXPECT_EQ(CreateOperation(param, {"pipeline"}, &operation).message(), "");
-  param.keepIntermediate = false;
-  EXPECT_EQ(UpdateOperation(param, &operation).message(), "");
-  EXPECT_EQ(dynamic_cast<LinearParallel&>(*operation).settings().engine, "pipeline");
-}
-
 // Rank 1 of 2: x [40, 3], weight [5, 3]; outputs [80, 5] and the gathered x [80, 3].
 struct Call {
   std::vector<float> x = std::vector<float>(120, 1);
@@ -136,22 +104,6 @@ struct Call {
                       {MakeView(DType::kFloat32, {80, 5}, y.data()),
                        MakeView(DType::kFloat32, {80, 3}, gathered.data())}};
 };
-
-TEST(AnEngineThatCannotRunIsRefusedByThePlan) {
-  Call call;
-  uint64_t bytes = 0;
-  const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
-  for (const char* name : {"local", "windows"}) {
-    LinearParallel operation({Gathering(), name});
-    operation.Join(communicator);
-    const Status status = operation.GetWorkspaceSize(call.pack, &bytes);
-    EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
-    EXPECT_CONTAINS(status.message(), std::string("LinearParallel: engine \"") + name);
-  }
-  LinearParallel pipeline({Gathering(), "pipeline"});
-  pipeline.Join(communicator);
-  EXPECT_EQ(pipeline.GetWorkspaceSize(call.pack, &bytes).message(), "");
-}
 
 TEST(ADeviceWithoutProductsRunsNoLinearParallel) {
   Call call;
@@ -182,22 +134,6 @@ TEST(ThePipelineAgreesOnceAndGathersTheRows) {
   EXPECT_EQ(operation.Execute(call.pack, workspace.data(), bytes, nullptr).message(), "");
   EXPECT_EQ(communicator->agreements.size(), size_t{2});  // on the call, and of the rows' gather
   EXPECT_EQ(communicator->gathers.size(), size_t{1});
-}
-
-// One rank over windows, the other as a pipeline: what differs is said, on both.
-TEST(EnginesThatDifferAreADisagreement) {
-  const linear_call::Case c = {
-      P::ALL_GATHER_LINEAR, 2, 1, true, {{3, 5}}, {}, 0, 30, 8, true, false};
-  linear_call::NameTheJob();
-  ranks::Run(2, [&](int rank, Communicator& comm) {
-    linear_call::Outputs none;
-    const Engine* engine = rank == 0 ? &kWindows : &kPipeline;
-    const Status status = linear_call::Run(c, {true, engine, false}, &comm, &none);
-    EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
-    EXPECT_CONTAINS(status.message(), "LinearParallel: the ranks disagree in call 1: ");
-    EXPECT_CONTAINS(status.message(), "the engine (COLLOPS_FUSED) is windows on rank 0 (pid ");
-    EXPECT_CONTAINS(status.message(), "and pipeline on rank 1 (pid ");
-  });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Groups, rows and shapes of LinearParallel: every grid of up to 8 ranks against a plain search.
+// What is refused: tests/refusals.
 #include "collops/operators/linear_parallel/layout.h"
 
 #include <limits>
@@ -118,15 +119,6 @@ TEST(GroupsOfEveryGrid) {
   });
 }
 
-TEST(TheExampleOfTheReference) {
-  LinearLayout layout = Made(GridCase(4, 2, 1, 6));
-  EXPECT_EQ(layout.gather.ranks, (std::vector<int>{4, 5, 6, 7}));
-  EXPECT_EQ(layout.scatter.ranks, (std::vector<int>{2, 6}));
-  layout = Made(GridCase(4, 2, 0, 6));
-  EXPECT_EQ(layout.gather.ranks, (std::vector<int>{0, 2, 4, 6}));
-  EXPECT_EQ(layout.scatter.ranks, (std::vector<int>{6, 7}));
-}
-
 TEST(EvenRowsOfEveryGrid) {
   ForEveryGrid([](Case c) {
     const int64_t ag = c.param.twoDimTPInfo.agDim;
@@ -199,96 +191,15 @@ TEST(RowsOfTheOtherTypes) {
   EXPECT_EQ(layout.scatter.rows, (Rows{6}));
 }
 
-TEST(ListsOfTheOtherTypes) {
-  Case c = TypeCase(P::LINEAR_REDUCE_SCATTER, 1, 3);
-  c.param.scatterRows = {1, 0, 5};
-  EXPECT_EQ(ToString(Made(c).output), std::string("[0, 7]"));
-  c = TypeCase(P::ALL_GATHER_LINEAR, 1, 3);
-  c.param.gatherRows = {4, 6, 0};
-  EXPECT_EQ(ToString(Made(c).output), std::string("[10, 7]"));
-  c.param.scatterRows = {10};
-  Refused(c, ERROR_INVALID_PARAM, "scatterRows must be empty for type 2 (ALL_GATHER_LINEAR)");
-  for (const auto type : {P::LINEAR_ALL_REDUCE, P::PURE_LINEAR, P::LINEAR_REDUCE_SCATTER}) {
-    c = TypeCase(type, 1, 3);
-    c.param.gatherRows = {6, 6, 6};
-    Refused(c, ERROR_INVALID_PARAM, "gatherRows must be empty for type");
-  }
-}
-
-TEST(Batches) {
-  Case c = TypeCase(P::LINEAR_ALL_REDUCE, 0, 2);
-  c.x = {3, 4, 5};
-  EXPECT_EQ(Made(c).total_rows, 12);
-  EXPECT_EQ(ToString(Made(c).output), std::string("[3, 4, 7]"));
-  c.param.type = P::ALL_GATHER_LINEAR;
-  c.param.gatherRows = {3, 5};
-  EXPECT_EQ(Made(c).gather.rows, (Rows{12, 20}));
-  EXPECT_EQ(ToString(Made(c).output), std::string("[8, 4, 7]"));
-  EXPECT_EQ(ToString(Made(c).gathered), std::string("[8, 4, 5]"));
-  c = TypeCase(P::LINEAR_REDUCE_SCATTER, 1, 2);
-  c.x = {1, 4, 5};  // one matrix: its rows are scattered
-  EXPECT_EQ(ToString(Made(c).output), std::string("[1, 2, 7]"));
-  EXPECT_EQ(Made(c).scatter.begin, (Rows{0, 2}));
-  c.x = {3, 4, 5};
-  Refused(c, ERROR_INVALID_TENSOR_DIM,
-          "3 rows in dim 0 do not divide by 2 ranks: give scatterRows");
-  c.param.scatterRows = {1, 2};
-  EXPECT_EQ(ToString(Made(c).output), std::string("[2, 4, 7]"));
-  EXPECT_EQ(Made(c).scatter.rows, (Rows{4, 8}));
-}
-
 TEST(TheWeightBothWays) {
   Case c;
   c.weight = {1, 7, 5};
   EXPECT_EQ(Made(c).n, 7);
   EXPECT_EQ(Made(c).k, 5);
   c.param.transWeight = false;
-  Refused(c, ERROR_INVALID_TENSOR_DIM, "x has k = 5 columns but weight [1, 7, 5] has 7 rows");
   c.weight = {5, 7};
   EXPECT_EQ(Made(c).n, 7);
   EXPECT_FALSE(Made(c).trans_weight);
-  c.weight = {2, 5, 7};
-  Refused(c, ERROR_INVALID_TENSOR_DIM, "a weight of 3 dims must have 1 matrix in dim 0, got 2");
-}
-
-TEST(InvalidGrids) {
-  for (const int ag : {0, 1, 2, 3, 4}) {
-    Case c = GridCase(ag, 3, 1, 0);
-    c.rank_size = 6;
-    if (ag == 2) continue;
-    Refused(c, ERROR_INVALID_PARAM,
-            Concat("twoDimTPInfo.agDim ", ag, " * rsDim 3 must be rankSize 6"));
-  }
-  Case c = GridCase(65535, 3, 1, 0);
-  c.rank_size = 1;
-  Refused(c, ERROR_INVALID_PARAM, "must be rankSize 1");
-}
-
-TEST(InvalidLists) {
-  Case c = GridCase(2, 2, 1, 1);
-  c.param.gatherRows = {6, 6, 6};
-  Refused(c, ERROR_INVALID_PARAM,
-          "gatherRows must have length 2, one per member of the group, got 3");
-  c.param.gatherRows = {-1, 6};
-  Refused(c, ERROR_INVALID_PARAM, "gatherRows[0] must be >= 0, got -1");
-  c.param.gatherRows = {6, 5};
-  Refused(c, ERROR_INVALID_PARAM, "gatherRows[1] is 5 but x of this rank 1 has 6 rows");
-  c.param.gatherRows = {kMax, 6};
-  Refused(c, ERROR_INVALID_PARAM, "the sum of gatherRows up to [1] exceeds an int64");
-  c.param.gatherRows = {1, 6};
-  Refused(c, ERROR_INVALID_TENSOR_DIM,
-          "7 rows in dim 0 do not divide by 2 ranks: give scatterRows");
-  c.param.scatterRows = {7};
-  Refused(c, ERROR_INVALID_PARAM, "scatterRows must have length 2");
-  c.param.scatterRows = {4, 4};
-  Refused(c, ERROR_INVALID_PARAM, "scatterRows have a sum of 8 but the gathered x has 7 rows");
-  c.param.scatterRows = {kMax, kMax};
-  Refused(c, ERROR_INVALID_PARAM, "the sum of scatterRows up to [1]");
-  c.param.scatterRows = {8, -1};
-  Refused(c, ERROR_INVALID_PARAM, "scatterRows[1] must be >= 0, got -1");
-  c = TypeCase(P::LINEAR_REDUCE_SCATTER, 1, 3);
-  c.param.scatterRows = {1, 1, 1};
-  Refused(c, ERROR_INVALID_PARAM, "scatterRows have a sum of 3 but x has 6 rows");
 }
 
 TEST(SizesThatNoInt64Counts) {
@@ -303,15 +214,4 @@ TEST(SizesThatNoInt64Counts) {
   c.param.gatherRows.clear();
   c.x = {kMax - 1, 5};
   Refused(c, ERROR_INVALID_TENSOR_SIZE, "2 times 9223372036854775806 rows exceed an int64");
-}
-
-TEST(OfTwoFaultsTheUpperLineIsReported) {
-  Case c = GridCase(2, 2, 1, 1);
-  c.x = {7, 4};  // neither k nor the rows fit
-  c.param.gatherRows = {8, 7};
-  Refused(c, ERROR_INVALID_TENSOR_DIM, "x has k = 4 columns but weight [7, 5] has 5 columns");
-  c.param.gatherRows = {8, 8};
-  Refused(c, ERROR_INVALID_PARAM, "gatherRows[1] is 8");
-  c.rank_size = 5;
-  Refused(c, ERROR_INVALID_PARAM, "must be rankSize 5");
 }
