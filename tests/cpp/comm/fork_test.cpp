@@ -1,6 +1,4 @@
 // A child of fork() needs no lock that another thread of its parent had at the fork.
-#include <fcntl.h>
-
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -8,8 +6,6 @@
 #include <vector>
 
 #include "collops/comm/backends/shm/windows.h"
-#include "collops/comm/control/segment.h"
-#include "collops/comm/placement/job.h"
 #include "collops/core/process/per_process.h"
 #include "ranks.h"
 
@@ -17,8 +13,6 @@ namespace {
 
 using collops::RankSet;
 using collops::Window;
-using collops::control::Segment;
-using collops::control::UniqueFd;
 using collops::shm::WindowSpot;
 using collops::shm::WindowTable;
 
@@ -47,12 +41,6 @@ void ForkBeside(const std::function<void()>& work, const std::function<void()>& 
   EXPECT_EQ(hung, 0);
 }
 
-Segment Made(int64_t bytes) {
-  Segment segment;
-  EXPECT_EQ(Segment::Create(bytes, &segment).message(), "");
-  return segment;
-}
-
 struct Guarded {
   std::mutex mutex;
   int value = 0;
@@ -77,33 +65,6 @@ TEST(AForkedChildHasItsOwnLock) {
   EXPECT_TRUE(ended.exited);
   EXPECT_EQ(ended.code, 0);
   EXPECT_EQ(guarded.Get().value, 7);
-}
-
-TEST(AChildMakesSegmentsBesideAThreadThatMapsThem) {
-  std::vector<Segment> many;
-  for (int i = 0; i < 200; ++i) many.push_back(Made(4096));
-  ForkBeside(
-      [&] {
-        Segment same;
-        const int fd = fcntl(many[0].fd(), F_DUPFD_CLOEXEC, 0);
-        EXPECT_EQ(Segment::Map(UniqueFd(fd), 4096, &same).message(), "");
-      },
-      [] {
-        const Segment mine = Made(4096);
-        *static_cast<char*>(mine.data()) = 1;
-      });
-}
-
-TEST(AChildFindsItsFamilyBesideAThreadThatSetsIt) {
-  unsetenv("COLLOPS_JOB_ID");
-  const std::string id(200, 'f');
-  collops::SetProcessFamily(id);
-  ForkBeside([&] { collops::SetProcessFamily(id); },
-             [&] {
-               collops::JobIdentity identity;
-               EXPECT_EQ(collops::FindJobIdentity(&identity).message(), "");
-               EXPECT_EQ(identity.id, "family/" + id);
-             });
 }
 
 TEST(AChildDropsTheWindowsItInheritedBesideAThreadThatUsesThem) {

@@ -111,20 +111,6 @@ TEST(ObjectsAreKeptUntilTheStreamIsPastTheirWork) {
   EXPECT_FALSE(second.lives());
 }
 
-TEST(ASlowStreamDoesNotDelayOtherStreams) {
-  FakeRuntime runtime;
-  FakeRuntime::FakeStream slow;
-  FakeRuntime::FakeStream fast;
-  CallsInFlight in_flight(&runtime);
-  Thing on_slow;
-  Thing on_fast;
-  EXPECT_TRUE(in_flight.Keep(&slow, on_slow.Give(), "Call", 0).ok());
-  EXPECT_TRUE(in_flight.Keep(&fast, on_fast.Give(), "Call", 0).ok());
-  fast.done = 1;
-  in_flight.Reap();
-  EXPECT_TRUE(on_slow.lives() && !on_fast.lives());
-}
-
 TEST(EachCallReapsAndUsesEventsAgain) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream slow;
@@ -172,17 +158,6 @@ TEST(UnfinishedWorkAtTheDeadlineIsKeptUntilExit) {
   }
   EXPECT_TRUE(!past.lives() && running.lives());
   EXPECT_EQ(runtime.CountDestroyed(), size_t{1});
-}
-
-TEST(UndrainedObjectsAreKeptUntilExit) {
-  FakeRuntime runtime;
-  FakeRuntime::FakeStream stream;
-  Thing thing;
-  {
-    CallsInFlight in_flight(&runtime);
-    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give(), "Call", 0).ok());
-  }
-  EXPECT_TRUE(thing.lives());
 }
 
 TEST(WorkOfUnknownStateIsNotWaitedFor) {
@@ -237,18 +212,4 @@ TEST(AGraphKeepsAliveWhatItsCapturedCallNeeds) {
   runtime.graphs.clear();
   EXPECT_FALSE(captured.lives());
   EXPECT_TRUE(in_flight.Drain(Late()).ok());
-}
-
-TEST(AGraphOutlivesTheCommunicator) {
-  FakeRuntime runtime;
-  FakeRuntime::FakeStream stream;
-  stream.graph = &stream;
-  Thing thing;
-  {
-    CallsInFlight in_flight(&runtime);
-    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give(), "Call", 0).ok());
-  }
-  EXPECT_TRUE(thing.lives());
-  runtime.graphs.clear();
-  EXPECT_FALSE(thing.lives());
 }

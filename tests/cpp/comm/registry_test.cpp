@@ -1,5 +1,5 @@
-// The registry with a backend of this test: this program defines FindBackend, so the linker leaves
-// out the library's table.
+// The registry with backends of this test, one of which takes an engine's handles: this program
+// defines FindBackend, so the linker leaves out the library's table.
 #include "collops/comm/registry.h"
 
 #include <sys/mman.h>
@@ -58,8 +58,6 @@ class FakeCommunicator : public collops::BackendCommunicator {
   Status DoAllGatherV(const AllGatherVCall&) override { return Ok(); }
   Status DoReduceScatterV(const ReduceScatterVCall&) override { return Ok(); }
   Status AllocateWindow(int64_t, std::shared_ptr<Window>*) override { return Ok(); }
-  bool HasWindows() const override { return has_windows; }
-  bool has_windows = false;
   void OnClose() override {
     AskTheRegistry();
     const std::string reason = control().CheckUsable("a call").message();
@@ -80,9 +78,6 @@ class FakeCommunicator : public collops::BackendCommunicator {
 
 Status Available() {
   return Ok();
-}
-Status Unavailable() {
-  return Error(ERROR_UNSUPPORTED, "backend absent: not here");
 }
 
 Status Create(const collops::control::GroupSpec& spec,
@@ -110,7 +105,7 @@ CommunicatorSpec ThreadSpec(const std::string& comm_domain, int rank, int rank_s
 std::shared_ptr<Communicator> Get(const CommunicatorSpec& spec) {
   std::shared_ptr<Communicator> communicator;
   const Status status = Registry::Instance().Get(spec, &communicator);
-  EXPECT_EQ(status.message(), std::string());
+  EXPECT_EQ(status.message(), "");
   return communicator;
 }
 
@@ -120,6 +115,49 @@ void ExpectRefused(const CommunicatorSpec& spec, ErrorCode code, const std::stri
   EXPECT_EQ(status.code(), code);
   EXPECT_EQ(status.message(), message);
   EXPECT_TRUE(communicator == nullptr);
+}
+
+// What an engine's handle points to.
+struct Handle {
+  int rank = 0;
+  int rank_size = 2;
+  std::string name = "adopted";
+};
+
+int adoptions = 0;
+
+Status Describe(void* handle, CommunicatorSpec* spec) {
+  if (handle == nullptr) return Error(ERROR_HCCL_FAIL, "no handle");
+  const auto* engines = static_cast<const Handle*>(handle);
+  spec->rank = engines->rank;
+  spec->rank_size = engines->rank_size;
+  spec->comm_domain = engines->name;
+  return Ok();
+}
+
+Status Take(const CommunicatorSpec& spec, void*, std::shared_ptr<Communicator>* communicator) {
+  ++adoptions;
+  *communicator = std::make_shared<FakeCommunicator>(spec);
+  return Ok();
+}
+
+Handle engines_own;
+
+std::shared_ptr<Communicator> Adopted(void* handle, CommMode mode = COMM_MULTI_PROCESS) {
+  std::shared_ptr<Communicator> found;
+  EXPECT_EQ(Registry::Instance().Adopt(handle, "engine", mode, &found).message(), "");
+  return found;
+}
+
+void ExpectNotAdopted(void* handle, const char* backend = "engine",
+                      const char* why = "is not an open communicator of this process") {
+  const int before = adoptions;
+  std::shared_ptr<Communicator> found;
+  const Status status = Registry::Instance().Adopt(handle, backend, COMM_MULTI_PROCESS, &found);
+  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(), why);
+  EXPECT_TRUE(found == nullptr);
+  EXPECT_EQ(adoptions, before);
 }
 
 // Runs `body` in a forked child; true when the child left with status 0.
@@ -138,8 +176,8 @@ namespace collops {
 const Backend* FindBackend(const std::string& name) {
   static constexpr Backend kFake{"fake", Available, Create, nullptr};
   static constexpr Backend kOther{"other", Available, Create, nullptr};
-  static constexpr Backend kAbsent{"absent", Unavailable, Create, nullptr};
-  for (const Backend* backend : {&kFake, &kOther, &kAbsent}) {
+  static constexpr Backend kEngine{"engine", Available, Create, nullptr, Describe, Take};
+  for (const Backend* backend : {&kFake, &kOther, &kEngine}) {
     if (name == backend->name) return backend;
   }
   return nullptr;
@@ -157,19 +195,6 @@ TEST(OneDomainIsOneCommunicator) {
   Registry::Instance().CloseAll("end of test");
 }
 
-TEST(RanksThatAreThreadsHaveACommunicatorEach) {
-  const auto first = Get(ThreadSpec("t", 0));
-  const auto second = Get(ThreadSpec("t", 1));
-  EXPECT_TRUE(first != second);
-  EXPECT_TRUE(Get(ThreadSpec("t", 0)) == first);
-  EXPECT_TRUE(Get(ThreadSpec("t", 1)) == second);
-  ExpectRefused(
-      ThreadSpec("t", 2, 3), ERROR_INVALID_PARAM,
-      "this process already has a communicator of 2 ranks (comm_domain \"t\", backend fake), "
-      "got 3: close() it, or pass another comm_domain");
-  Registry::Instance().CloseAll("end of test");
-}
-
 TEST(ALiveDomainRefusesAnotherGroup) {
   const auto live = Get(Spec("dp", 1, 4));
   const std::string begin = "this process already has a communicator ";
@@ -183,35 +208,6 @@ TEST(ALiveDomainRefusesAnotherGroup) {
   EXPECT_TRUE(Get(Spec("dp", 1, 4)) == live);
   live->Close("left");
   EXPECT_TRUE(Get(Spec("dp", 2, 3)) != live);
-  Registry::Instance().CloseAll("end of test");
-}
-
-TEST(AnUnusedCommunicatorIsClosedForAnotherGroup) {
-  Get(Spec("free", 1, 4));
-  Get(Spec("other", 1, 4));
-  CloseLog().clear();
-  const int destroyed = Shared().destroyed;
-  const auto second = Get(Spec("free", 1, 3));
-  EXPECT_EQ(second->size(), 3);
-  EXPECT_EQ(Shared().destroyed - destroyed, 1);
-  ASSERT_EQ(CloseLog().size(), size_t{1});
-  EXPECT_CONTAINS(CloseLog()[0], "free: nothing in its process uses it any more");
-  // An operation uses the communicator now.
-  ExpectRefused(
-      Spec("free", 1, 5), ERROR_INVALID_PARAM,
-      "this process already has a communicator of 3 ranks (comm_domain \"free\", backend fake), "
-      "got 5: close() it, or pass another comm_domain");
-  Registry::Instance().CloseAll("end of test");
-}
-
-TEST(ACommunicatorWithAWindowInUseStays) {
-  static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = true;
-  ExpectRefused(
-      Spec("window", 0, 3), ERROR_INVALID_PARAM,
-      "this process already has a communicator of 2 ranks (comm_domain \"window\", backend fake), "
-      "got 3: close() it, or pass another comm_domain");
-  static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = false;
-  EXPECT_EQ(Get(Spec("window", 0, 3))->size(), 3);
   Registry::Instance().CloseAll("end of test");
 }
 
@@ -244,36 +240,9 @@ TEST(AFailedCommunicatorIsReplacedAndDestroyed) {
   Registry::Instance().CloseAll("end of test");
 }
 
-TEST(BackendsThatCannotRunAreRefused) {
-  CommunicatorSpec spec = Spec("a");
-  spec.backend = "absent";
-  ExpectRefused(spec, ERROR_UNSUPPORTED, "backend absent: not here");
-  spec.backend = "nonsense";
-  ExpectRefused(spec, ERROR_INVALID_PARAM, "backend \"nonsense\" is not known");
-}
-
 TEST(AFailedCreationLeavesNothingBehind) {
   ExpectRefused(Spec("refused"), ERROR_INTERNAL_ERROR, "refused");
   ExpectRefused(Spec("refused", 1, 7), ERROR_INTERNAL_ERROR, "refused");
-}
-
-TEST(HandlesAreComparedWithTheLiveOnes) {
-  const auto live = Get(Spec("h"));
-  std::shared_ptr<Communicator> found;
-  EXPECT_TRUE(Registry::Instance().FromHandle(live.get(), &found).ok());
-  EXPECT_TRUE(found == live);
-  found.reset();
-  for (const uintptr_t number : {uintptr_t{0}, uintptr_t{1}, uintptr_t{0xdeadbeef}}) {
-    const Status status =
-        Registry::Instance().FromHandle(reinterpret_cast<const void*>(number), &found);
-    EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
-    EXPECT_CONTAINS(status.message(), "is not an open communicator of this process");
-  }
-  live->Close("left");
-  const Status status = Registry::Instance().FromHandle(live.get(), &found);
-  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
-  EXPECT_CONTAINS(status.message(), "\"h\" has failed or was closed");
-  EXPECT_TRUE(found == nullptr);
 }
 
 TEST(AClosedCommunicatorGoesWithItsLastUser) {
@@ -322,7 +291,10 @@ TEST(AForkedChildStartsAnew) {
   const int destroyed = Shared().destroyed;
   EXPECT_TRUE(InChild([&] {
     std::shared_ptr<Communicator> found;
-    const bool unknown = !Registry::Instance().FromHandle(parents.get(), &found).ok();
+    // It is not taken for one of an engine's either.
+    const bool unknown =
+        !Registry::Instance().FromHandle(parents.get(), &found).ok() &&
+        !Registry::Instance().Adopt(parents.get(), "engine", COMM_MULTI_PROCESS, &found).ok();
     // Another rank of the same domain, as in a forked worker process.
     const Status status = Registry::Instance().Get(Spec("fork", 1, 2), &found);
     const bool own = status.ok() && found != parents && found->rank() == 1;
@@ -367,4 +339,67 @@ TEST(TheEndOfAProcessClosesItsCommunicators) {
   EXPECT_EQ(Shared().closed - closed, 1);
   EXPECT_FALSE(parents->failed());
   Registry::Instance().CloseAll("end of test");
+}
+
+TEST(AnEnginesHandleHasOneCommunicatorWhileItIsUsed) {
+  const int before = adoptions;
+  auto first = Adopted(&engines_own);
+  EXPECT_TRUE(Adopted(&engines_own) == first);
+  EXPECT_EQ(adoptions - before, 1);
+  first.reset();
+  first = Adopted(&engines_own, COMM_MULTI_THREAD);
+  EXPECT_EQ(adoptions - before, 2);
+  EXPECT_EQ(first->spec().comm_mode, COMM_MULTI_THREAD);
+  first->Close("it is over");
+  EXPECT_FALSE(Adopted(&engines_own) == first);
+  EXPECT_EQ(adoptions - before, 3);
+}
+
+TEST(CommunicatorsOfThisLibraryAreFoundAndNotAdopted) {
+  auto ours = Get(Spec("ours"));
+  void* const address = ours.get();
+  EXPECT_TRUE(Adopted(address) == ours);
+  ours->Close("it is over");
+  ExpectNotAdopted(address, "engine", "commDomain \"ours\" has failed or was closed");
+  ours.reset();
+  Get(Spec("next"));  // destroys those that have ended
+  ExpectNotAdopted(address);
+  ExpectNotAdopted(address);
+  for (const char* name : {"fake", "nonsense"}) ExpectNotAdopted(&engines_own, name);
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(AHandleOfAnotherGroupGetsAnotherCommunicator) {
+  auto live = Adopted(&engines_own);
+  const Handle others[] = {{1, 2, "adopted"}, {1, 3, "adopted"}, {1, 3, "another"}};
+  for (const Handle& other : others) {
+    engines_own = other;  // the engine destroyed it and made another at the same address
+    const auto next = Adopted(&engines_own);
+    EXPECT_FALSE(next == live);
+    EXPECT_TRUE(live->failed());
+    EXPECT_FALSE(next->failed());
+    EXPECT_EQ(next->rank(), other.rank);
+    EXPECT_EQ(next->size(), other.rank_size);
+    EXPECT_EQ(next->spec().comm_domain, other.name);
+    EXPECT_TRUE(Adopted(&engines_own) == next);
+    live = next;
+  }
+  engines_own = Handle();
+}
+
+TEST(AnEnginesRefusalIsPassedOn) {
+  std::shared_ptr<Communicator> found;
+  const Status status = Registry::Instance().Adopt(nullptr, "engine", COMM_MULTI_PROCESS, &found);
+  EXPECT_EQ(status.code(), ERROR_HCCL_FAIL);
+  EXPECT_EQ(status.message(), "no handle");
+}
+
+TEST(TheEndOfTheProcessClosesAdoptedOnesToo) {
+  // Ranks that are threads, although their structs do not say so.
+  Handle others{1, 2, "adopted"};
+  const auto first = Adopted(&engines_own);
+  const auto second = Adopted(&others);
+  Registry::Instance().CloseAll("the end");
+  EXPECT_TRUE(first->failed());
+  EXPECT_TRUE(second->failed());
 }

@@ -1,87 +1,20 @@
-// Communicator::Split, and communicators of several domains side by side.
+// Communicator::Split: ranks that end or leave meanwhile, and what a subgroup holds.
 #include <chrono>
 #include <csignal>
 
-#include "collops/comm/registry.h"
 #include "proc.h"
 #include "ranks.h"
 
 namespace {
 
-using collops::AllGatherVCall;
 using collops::Communicator;
-using collops::DType;
-
-// Gathers one number of each rank over `communicator`.
-std::vector<int64_t> GatherNumbers(Communicator& communicator, int64_t number) {
-  std::vector<int64_t> counts(static_cast<size_t>(communicator.size()), 1);
-  std::vector<int64_t> displs(counts.size());
-  for (size_t r = 0; r < displs.size(); ++r) displs[r] = static_cast<int64_t>(r);
-  std::vector<int64_t> output(counts.size(), -1);
-  static const collops::Agreement agreement("AllGatherV");
-  AllGatherVCall call;
-  call.agreement = &agreement;
-  call.dtype = DType::kInt64;
-  call.x = &number;
-  call.output = output.data();
-  call.recv_counts = counts.data();
-  call.rdispls = displs.data();
-  EXPECT_EQ(communicator.AllGatherV(call).message(), "");
-  return output;
-}
-
-void SplitByParity(int rank, Communicator& communicator) {
-  std::shared_ptr<Communicator> part;
-  // In reverse order by key: the highest rank comes first.
-  EXPECT_EQ(communicator.Split(rank % 2, -rank, &part).message(), "");
-  ASSERT_TRUE(part != nullptr);
-  const std::vector<int64_t> want =
-      rank % 2 == 0 ? std::vector<int64_t>{4, 2, 0} : std::vector<int64_t>{3, 1};
-  EXPECT_EQ(GatherNumbers(*part, rank), want);
-  EXPECT_EQ(GatherNumbers(communicator, rank), (std::vector<int64_t>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(GatherNumbers(*part, rank), want);
-}
-
-}  // namespace
-
-TEST(SplitMakesGroupsByColorInTheOrderOfTheKeys) {
-  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
-  ranks::Run(5, SplitByParity);
-}
-
-TEST(SplitWorksBetweenThreads) {
-  const std::string domain = ranks::FreshJob().id;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 5; ++rank) {
-    threads.emplace_back([&, rank] {
-      collops::CommunicatorSpec spec{"shm", domain, rank, 5, collops::COMM_MULTI_THREAD, 20.0};
-      std::shared_ptr<Communicator> communicator;
-      ASSERT_TRUE(collops::Registry::Instance().Get(spec, &communicator).ok());
-      SplitByParity(rank, *communicator);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST(ARankMayStayOutOfASplitAndTwoSplitsDoNotMix) {
-  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
-  ranks::Run(3, [](int rank, Communicator& communicator) {
-    std::shared_ptr<Communicator> first;
-    std::shared_ptr<Communicator> second;
-    EXPECT_EQ(communicator.Split(rank == 1 ? -1 : 0, 0, &first).message(), "");
-    EXPECT_EQ(communicator.Split(rank == 1 ? -1 : 0, 0, &second).message(), "");
-    EXPECT_EQ(first == nullptr, rank == 1);
-    if (rank == 1) return;
-    EXPECT_TRUE(first.get() != second.get());
-    EXPECT_EQ(GatherNumbers(*second, rank), (std::vector<int64_t>{0, 2}));
-    EXPECT_EQ(GatherNumbers(*first, rank), (std::vector<int64_t>{0, 2}));
-  });
-}
 
 // The ranks of a color of two ranks.
 std::vector<int> PairOf(int rank) {
   return {rank / 2 * 2, rank / 2 * 2 + 1};
 }
+
+}  // namespace
 
 // A rank that dies between Split and the subgroup's first contact is not in the subgroup yet: the
 // parent reports it to the other members, at once and with the parent's rank numbers.
@@ -156,7 +89,7 @@ TEST(LeavingTheParentDoesNotDisturbASubgroupThatMeets) {
       communicator.Close("it needs the part alone");
       usleep(200000);
     }
-    EXPECT_EQ(GatherNumbers(*part, rank), (std::vector<int64_t>{0, 1}));
+    EXPECT_EQ(part->Barrier().message(), "");
   });
 }
 

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "check.h"
+#include "placement/launchers.h"
 
 namespace {
 
@@ -24,35 +24,9 @@ using collops::JobIdentity;
 using collops::Launcher;
 using collops::SetProcessFamily;
 using collops::Status;
-
-using Variables = std::map<std::string, std::string>;
-
-constexpr std::array<const char*, 20> kAllVariables = {"COLLOPS_JOB_ID",
-                                                       "COLLOPS_RANK",
-                                                       "COLLOPS_RANK_SIZE",
-                                                       "RANK",
-                                                       "WORLD_SIZE",
-                                                       "LOCAL_WORLD_SIZE",
-                                                       "MASTER_ADDR",
-                                                       "MASTER_PORT",
-                                                       "TORCHELASTIC_RUN_ID",
-                                                       "TORCHELASTIC_RESTART_COUNT",
-                                                       "PMIX_NAMESPACE",
-                                                       "OMPI_COMM_WORLD_RANK",
-                                                       "OMPI_COMM_WORLD_SIZE",
-                                                       "PMI_RANK",
-                                                       "PMI_SIZE",
-                                                       "SLURM_JOB_ID",
-                                                       "SLURM_STEP_ID",
-                                                       "SLURM_PROCID",
-                                                       "SLURM_NTASKS",
-                                                       "JOB_TEST_GENERATIONS"};
-
-// Sets these launcher variables and unsets all others, as a launcher would have done.
-void SetVariables(const Variables& variables) {
-  for (const char* name : kAllVariables) unsetenv(name);
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-}
+using launchers::SetVariables;
+using launchers::Variables;
+using launchers::With;
 
 std::string IdWith(const Variables& variables) {
   SetVariables(variables);
@@ -73,11 +47,6 @@ const Variables kTorchrun = {{"MASTER_ADDR", "host"},
                              {"TORCHELASTIC_RUN_ID", "run"},
                              {"TORCHELASTIC_RESTART_COUNT", "0"}};
 const Variables kSlurm = {{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}};
-
-Variables With(Variables variables, const std::string& name, const std::string& value) {
-  variables[name] = value;
-  return variables;
-}
 
 void ExpectLauncher(const Variables& variables, const char* name, int rank, int rank_size) {
   SetVariables(variables);
@@ -175,28 +144,6 @@ TEST(TheRestartIsNoPartOfTheIdentityOfSeveralHosts) {
 TEST(TheRankIsNoPartOfTheIdentity) {
   EXPECT_EQ(IdWith(With(kTorchrun, "RANK", "1")), IdWith(With(kTorchrun, "RANK", "0")));
   EXPECT_EQ(IdWith(With(kSlurm, "SLURM_PROCID", "1")), IdWith(With(kSlurm, "SLURM_PROCID", "0")));
-}
-
-TEST(MoreRanksThanTheLauncherHasStartedAreAnError) {
-  const Variables ours = {{"COLLOPS_RANK", "0"}, {"COLLOPS_RANK_SIZE", "2"}};
-  const Variables theirs = With(With(kTorchrun, "RANK", "0"), "WORLD_SIZE", "2");
-  for (const Variables& variables : {ours, With(ours, "COLLOPS_JOB_ID", "mine"), theirs}) {
-    SetVariables(variables);
-    EXPECT_TRUE(collops::CheckRankSize(1, {}).ok());
-    EXPECT_TRUE(collops::CheckRankSize(2, {}).ok());
-    const Status status = collops::CheckRankSize(3, {});
-    EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
-    const char* const started = variables.count("COLLOPS_RANK") == 1
-                                    ? "COLLOPS_RANK_SIZE is 2: "
-                                    : "torchrun has started 2 ranks: ";
-    EXPECT_EQ(status.message(),
-              collops::Concat("rankSize is 3, but ", started, "pass at most 2, or start more"));
-  }
-  // COLLOPS_JOB_ID names one job of two launches; without variables there is no launcher.
-  for (const Variables& variables : {With(theirs, "COLLOPS_JOB_ID", "mine"), Variables{}}) {
-    SetVariables(variables);
-    EXPECT_TRUE(collops::CheckRankSize(3, {}).ok());
-  }
 }
 
 TEST(WithoutARuleTheErrorSaysWhatToSet) {

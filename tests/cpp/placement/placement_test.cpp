@@ -2,10 +2,9 @@
 
 #include <cstdlib>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "check.h"
+#include "placement/launchers.h"
 #include "placement/tables.h"
 
 namespace {
@@ -14,17 +13,14 @@ using collops::FindPlacement;
 using collops::Placement;
 using collops::PlacementWanted;
 using collops::Status;
+using launchers::Variables;
+using launchers::With;
 
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-// The environment of a process on node-a, as the launcher of a rank table would have made it.
+// As the launcher of a rank table would have made the environment on node-a.
 void SetVariables(const Variables& variables) {
-  for (const char* name : {"COLLOPS_RANK", "COLLOPS_RANK_SIZE", "RANK_TABLE_FILE", "RANK_ID",
-                           "RANK_SIZE", "DEVICE_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
-    unsetenv(name);
-  }
-  setenv("COLLOPS_SERVER_ID", "node-a", 1);
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  Variables all = {{"COLLOPS_SERVER_ID", "node-a"}};
+  for (const auto& [name, value] : variables) all[name] = value;
+  launchers::SetVariables(all);
 }
 
 Placement Found(const Variables& variables, const PlacementWanted& wanted) {
@@ -58,12 +54,12 @@ TEST(ATableSaysTheRankByRankIdOrDevice) {
   const tables::Folder folder;
   const std::string path = folder.Write("t.json", tables::kTwoServers);
   const Variables file = {{"RANK_TABLE_FILE", path}};
-  const Placement by_id = Found({file[0], {"RANK_ID", "1"}, {"RANK_SIZE", "4"}}, {});
+  const Placement by_id = Found(With(With(file, "RANK_ID", "1"), "RANK_SIZE", "4"), {});
   EXPECT_EQ(by_id.rank, 1);
   EXPECT_EQ(by_id.rank_size, 4);
   EXPECT_EQ(by_id.source, "the rank table's environment");
   EXPECT_EQ(by_id.table->servers.size(), 2);
-  const Placement by_device = Found({file[0], {"DEVICE_ID", "5"}}, {});
+  const Placement by_device = Found(With(file, "DEVICE_ID", "5"), {});
   EXPECT_EQ(by_device.rank, 1);
   EXPECT_EQ(by_device.rank_size, 4);
   EXPECT_EQ(by_device.source, "rank table \"" + path + "\"");

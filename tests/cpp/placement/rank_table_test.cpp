@@ -171,26 +171,6 @@ TEST(AnErrorNamesFilePlaceValueAndRule) {
   }
 }
 
-TEST(HostileTextsAreErrors) {
-  EXPECT_CONTAINS(ErrorOf(""), "malformed JSON at line 1, column 1");
-  EXPECT_CONTAINS(ErrorOf("[]"), "the table must be an object, got array");
-  EXPECT_CONTAINS(ErrorOf("null"), "the table must be an object, got null");
-  EXPECT_CONTAINS(ErrorOf(std::string("\0", 1)), "malformed JSON");
-  EXPECT_CONTAINS(ErrorOf("\"\xff\""), "malformed JSON");
-  EXPECT_CONTAINS(ErrorOf("1e999"), "a number that is out of range");
-  for (const char* open : {"[", "{\"a\":"}) {
-    std::string deep;
-    for (int i = 0; i < 1000000; ++i) deep += open;
-    EXPECT_CONTAINS(ErrorOf(deep), "malformed JSON");
-  }
-  const std::string nested = std::string(1000000, '[') + std::string(1000000, ']');
-  EXPECT_CONTAINS(ErrorOf(With(tables::kTwoServers, "\"reserve\"", nested)),
-                  "is nested more than 32 deep");
-  EXPECT_CONTAINS(
-      ErrorOf(With(tables::kTwoServers, "\"node-a\"", "\"" + std::string(1000000, 'a') + "\"")),
-      "aaa...");
-}
-
 TEST(HcclsOwnRulesAreApart) {
   struct Case {
     const char* part;

@@ -80,11 +80,3 @@ TEST(AFileLargerThanAnyTableIsNotRead) {
   EXPECT_CONTAINS(ErrorOf(folder.At("huge.json")),
                   "has 1099511627776 bytes, the limit is 67108864");
 }
-
-TEST(AFileThatMayNotBeReadIsAnError) {
-  const Folder folder;
-  std::ofstream(folder.At("table.json")) << tables::kSuperPods;
-  EXPECT_EQ(chmod(folder.At("table.json").c_str(), 0), 0);
-  if (geteuid() == 0) return;  // who may read everything
-  EXPECT_CONTAINS(ErrorOf(folder.At("table.json")), "Permission denied");
-}

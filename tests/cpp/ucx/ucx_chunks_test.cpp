@@ -12,7 +12,6 @@
 namespace {
 
 using collops::ERROR_RANK_MISMATCH;
-using collops::Ok;
 using collops::ucx::Chunking;
 using collops::ucx::ChunkMemory;
 using collops::ucx::IncomingChunks;
@@ -76,44 +75,6 @@ TEST(StreamsOfAllSizesArriveInBothDirectionsAtOnce) {
     }
     Settle(e);
   });
-}
-
-// The sender fills the connection until a stream is not done, and then makes no progress.
-TEST(AStreamThatIsDoneNeedsItsSenderNoMore) {
-  for (const int64_t bytes : {100, 6144, 9000, 20000, 25000, 100000}) {
-    RunConnected(2, [bytes](const Entry& e) {
-      const Chunking chunking = {bytes, 256 << 10, 1};
-      const std::vector<std::byte> data = DataOf(0, 1, static_cast<size_t>(bytes));
-      Exchange(e, chunking, 0);
-      const auto tag = [](int source, uint64_t stream) { return Tag{stream, source, 3}; };
-      if (e.me == 0) {
-        std::list<OutgoingChunks> streams;
-        const ChunkMemory memory = {const_cast<std::byte*>(data.data()), 0};
-        while (streams.empty() || streams.back().done()) {
-          const uint64_t number = streams.size() + 1;
-          streams.emplace_back(&e.worker, 1, tag(0, number), tag(1, number), memory, chunking);
-          streams.back().Offer(1);
-          for (int tries = 0; tries < 2; ++tries) ASSERT_TRUE(streams.back().Advance().ok());
-        }
-        e.mesh.Say(0, 1, std::to_string(streams.size()));
-        EXPECT_EQ(e.mesh.Hear(0, 1), "all but the last are here");
-        const auto done = [&] { return !streams.back().Advance().ok() || streams.back().done(); };
-        EXPECT_EQ(e.worker.Until("the last stream", done, {}, Limit()).message(), "");
-      } else {
-        const uint64_t streams = std::stoul(e.mesh.Hear(1, 0));
-        for (uint64_t number = 1; number <= streams; ++number) {
-          std::vector<std::byte> received(data.size());
-          IncomingChunks in(&e.worker, 0, tag(0, number), tag(1, number), {received.data(), 0},
-                            chunking);
-          const auto done = [&] { return !in.Advance().ok() || in.done(); };
-          if (number == streams) e.mesh.Say(1, 0, "all but the last are here");
-          ASSERT_TRUE(e.worker.Until("a stream", done, {}, Deadline::After(3)).ok());
-          EXPECT_TRUE(received == data);
-        }
-      }
-      Settle(e);
-    });
-  }
 }
 
 // Streams of random sizes over a short connection: where it is full, a part of any message, also of
@@ -318,13 +279,4 @@ TEST(SidesThatDisagreeOnTheLengthFindIt) {
     }
     Settle(e);
   });
-}
-
-TEST(TagsOfDifferentStreamsDiffer) {
-  const Tag tag = {7, 300, 2};
-  EXPECT_EQ(tag.Of(TagKind::kData), (uint64_t{7} << 32) | (uint64_t{300} << 18) | (2u << 2));
-  EXPECT_TRUE(tag.Of(TagKind::kData) != tag.Of(TagKind::kCredit));
-  EXPECT_TRUE((Tag{7, 300, 3}).Of(TagKind::kData) != tag.Of(TagKind::kData));
-  EXPECT_TRUE((Tag{8, 300, 2}).Of(TagKind::kData) != tag.Of(TagKind::kData));
-  EXPECT_TRUE((Tag{7, 301, 2}).Of(TagKind::kData) != tag.Of(TagKind::kData));
 }

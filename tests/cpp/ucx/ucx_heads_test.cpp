@@ -9,8 +9,6 @@ namespace {
 using collops::control::HostHead;
 using collops::ucx::Heads;
 using collops::ucx::HostMap;
-using collops::ucx::kMostHeadBytes;
-using collops::ucx::TravelWithHead;
 using namespace ucx_tests;
 
 // Ranks 0 and 1 on host 0, rank 2 on host 1.
@@ -60,44 +58,6 @@ void RunHeads(const std::function<void(const Entry&, Heads*)>& body) {
 }
 
 }  // namespace
-
-TEST(EveryRankHearsOneRankOfTheOtherHost) {
-  RunHeads([](const Entry& e, Heads* heads) {
-    for (uint64_t step = 1; step <= 50; ++step) {
-      Send(e, heads, step);
-      ExpectHead(e, heads, step);
-    }
-  });
-}
-
-TEST(SmallDataTravelsWithTheHead) {
-  RunHeads([](const Entry& e, Heads* heads) {
-    const int from = heads->source(0);
-    const HostMap hosts = MapOf(e.me);
-    for (const int64_t bytes : {int64_t{1}, int64_t{1000}, kMostHeadBytes}) {
-      std::vector<std::byte> mine[3];
-      for (int to = 0; to < 3; ++to) {
-        if (!TravelWithHead(hosts, e.me, to, bytes)) continue;
-        mine[to] = DataOf(e.me, to, static_cast<size_t>(bytes));
-        heads->Attach(to, mine[to].data(), bytes);
-      }
-      EXPECT_EQ(TravelWithHead(hosts, e.me, 2, bytes), e.me == 0);
-      EXPECT_EQ(TravelWithHead(hosts, e.me, 1, bytes), e.me == 2);
-      EXPECT_TRUE(TravelWithHead(hosts, from, e.me, bytes));
-      EXPECT_FALSE(TravelWithHead(hosts, e.me, e.me, bytes));
-      Send(e, heads, static_cast<uint64_t>(bytes));
-      ExpectHead(e, heads, static_cast<uint64_t>(bytes));
-      std::vector<std::byte> theirs(static_cast<size_t>(bytes));
-      EXPECT_EQ(heads->CopyTo(theirs.data(), from, bytes).message(), "");
-      EXPECT_TRUE(theirs == DataOf(from, e.me, theirs.size()));
-      EXPECT_EQ(heads->CopyTo(theirs.data(), from, bytes - 1).code(), collops::ERROR_RANK_MISMATCH);
-    }
-    for (const int64_t bytes : {int64_t{0}, kMostHeadBytes + 1}) {
-      EXPECT_FALSE(TravelWithHead(hosts, e.me, e.me == 0 ? 2 : 0, bytes));
-      EXPECT_FALSE(TravelWithHead(hosts, from, e.me, bytes));
-    }
-  });
-}
 
 // Of a refused step one rank has sent its head, which nobody takes before the next step.
 TEST(WhatWasSentForARefusedStepIsTakenFirst) {

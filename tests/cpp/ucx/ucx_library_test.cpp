@@ -152,19 +152,6 @@ TEST(TheWheelIsOneCopyWhoeverElseLoadsIt) {
   }
 }
 
-TEST(AFileOfTheWheelThatTheUserNamesIsLoadedAsTheWheel) {
-  for (const char* name : {"libucp.so", "libucp.so.0"}) {
-    WithWheel([&](const std::string& folder) {
-      setenv("COLLOPS_UCX_LIBRARY", (folder + "/" + name).c_str(), 1);
-      const Library* library = nullptr;
-      ASSERT_TRUE(Load(&library).ok());
-      EXPECT_EQ(library->source, "COLLOPS_UCX_LIBRARY");
-      EXPECT_EQ(library->path, folder + "/libucp.so");
-      EXPECT_EQ(Mapped("/libucs.so").size(), 1u);
-    });
-  }
-}
-
 TEST(AMissingUcxSaysWhatToInstall) {
   InChild([] {
     setenv("COLLOPS_UCX_LIBRARY", "/no/such/libucp.so.0", 1);
@@ -177,16 +164,6 @@ TEST(AMissingUcxSaysWhatToInstall) {
     // Once it is there, it is found.
     unsetenv("COLLOPS_UCX_LIBRARY");
     if (!ucx_tests::WheelFolder().empty()) EXPECT_TRUE(ucx_tests::IsThere());
-  });
-}
-
-TEST(ALibraryThatIsNotUcxIsRefused) {
-  InChild([] {
-    setenv("COLLOPS_UCX_LIBRARY", "libc.so.6", 1);
-    const Library* library = nullptr;
-    const Status status = Load(&library);
-    EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
-    EXPECT_CONTAINS(status.message(), "this UCX has no function ucp_get_version");
   });
 }
 

@@ -133,10 +133,6 @@ TEST(APeerThatIsKilledWhileItSendsIsReportedAndTheReceiveEnds) {
   for (const size_t bytes : {4 * kMiB, 20 * kMiB, 64 * kMiB}) DieInAMessage(true, bytes);
 }
 
-TEST(APeerThatIsKilledWhileItReceivesIsReportedAndTheSendEnds) {
-  for (const size_t bytes : {20 * kMiB, 64 * kMiB}) DieInAMessage(false, bytes);
-}
-
 TEST(AStoppedPeerIsNoLoss) {
   RunConnected(2, [](const Entry& e) {
     SayHello(e);

@@ -46,49 +46,11 @@ struct End {
   PairLane lane;
 };
 
-constexpr int64_t kSizes[] = {0, 1, 8192, 8193, 256 << 10, (256 << 10) + 1, 5 << 20};
-
 uint32_t Seed(int from, size_t message) {
   return static_cast<uint32_t>(from) * 100 + static_cast<uint32_t>(message);
 }
 
 }  // namespace
-
-TEST(MessagesOfAllSizesCrossBothWaysInAnyOrderOfTags) {
-  ucx_tests::RunConnected(3, [](const Entry& e) {
-    End end(e);
-    std::deque<Buffer> buffers;
-    std::vector<TransferHandle> handles;
-    for (int peer = 0; peer < 3; ++peer) {
-      if (peer == e.me) continue;
-      for (size_t i = std::size(kSizes); i-- > 0;) {
-        buffers.emplace_back(kSizes[i]);
-        const auto tag = static_cast<int32_t>(i);
-        handles.push_back(end.lane.Post(pairs::Recv(peer, tag, &buffers.back())));
-      }
-    }
-    const size_t received = buffers.size();
-    for (int peer = 0; peer < 3; ++peer) {
-      if (peer == e.me) continue;
-      for (size_t i = 0; i < std::size(kSizes); ++i) {
-        buffers.emplace_back(Pattern(kSizes[i], Seed(e.me, i)));
-        const auto tag = static_cast<int32_t>(i);
-        handles.push_back(end.lane.Post(pairs::Send(peer, tag, &buffers.back())));
-      }
-    }
-    for (const TransferHandle handle : handles) EXPECT_EQ(end.Await(handle).message(), "");
-    size_t next = 0;
-    for (int peer = 0; peer < 3; ++peer) {
-      if (peer == e.me) continue;
-      for (size_t i = std::size(kSizes); i-- > 0; ++next) {
-        EXPECT_TRUE(buffers[next].Holds(Pattern(kSizes[i], Seed(peer, i))));
-      }
-    }
-    EXPECT_EQ(next, received);
-    end.PayAll();
-    ucx_tests::Settle(e);
-  });
-}
 
 // The sender posts far more than the receiver lets it send before it reads.
 TEST(ManyMessagesWaitForAReceiverThatComesLate) {
@@ -137,38 +99,6 @@ TEST(ReceivesMayComeInTheReverseOrderOfManySends) {
     for (const TransferHandle handle : handles) EXPECT_EQ(end.Await(handle).message(), "");
     end.PayAll();
     ucx_tests::Settle(e);
-  });
-}
-
-TEST(ARefusalEndsOneMessageAndAMismatchTheLaneOnBothSides) {
-  ucx_tests::RunConnected(2, [](const Entry& e) {
-    End end(e);
-    const Status why(collops::ERROR_INVALID_TENSOR_DTYPE, "this rank's tensor is on npu:0");
-    Buffer eight(8);
-    Buffer nine(9);
-    // Rank 0 refuses to send the first, rank 1 to receive the second.
-    if (e.me == 0) {
-      end.lane.Refuse(pairs::Send(1, 1, &eight), why);
-      const Status refused = end.Await(end.lane.Post(pairs::Send(1, 2, &eight)));
-      EXPECT_EQ(refused.message(),
-                "Send: rank 1 (pid 101) refused message 2 (tag 2): this rank's tensor is on npu:0");
-    } else {
-      const Status refused = end.Await(end.lane.Post(pairs::Recv(0, 1, &eight)));
-      EXPECT_EQ(refused.message(),
-                "Recv: rank 0 (pid 100) refused message 1 (tag 1): this rank's tensor is on npu:0");
-      end.lane.Refuse(pairs::Recv(0, 2, &eight), why);
-      while (end.lane.HasWork()) end.lane.Poll();
-    }
-    Buffer* const buffer = e.me == 0 ? &eight : &nine;
-    const Status differs =
-        end.Await(end.lane.Post(e.me == 0 ? pairs::Send(1, 3, buffer) : pairs::Recv(0, 3, buffer)));
-    EXPECT_EQ(differs.code(), collops::ERROR_RANK_MISMATCH);
-    EXPECT_EQ(differs.message(),
-              "Send and Recv: message 3 (tag 3): rank 0 (pid 100) sends 8 uint8, rank 1 (pid 101) "
-              "receives 9 uint8: both must state the same dtype and number of elements");
-    // The receiver stays until the sender has its verdict.
-    if (e.me == 0) e.mesh.Say(0, 1, "done");
-    if (e.me == 1) EXPECT_EQ(e.mesh.Hear(1, 0), "done");
   });
 }
 

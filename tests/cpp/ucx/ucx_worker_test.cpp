@@ -62,18 +62,6 @@ void CloseTogether(const Entry& e) {
 
 }  // namespace
 
-TEST(MessagesOfAllSizesArriveInBothDirectionsAtOnce) {
-  for (const int size : {2, 3}) {
-    RunConnected(size, [](const Entry& e) {
-      uint64_t sequence = 0;
-      for (const size_t bytes : {size_t{0}, size_t{1}, 64 * kMiB / 1024, 4 * kMiB, 9 * kMiB}) {
-        ExchangeWithAll(e, bytes, ++sequence);
-      }
-      CloseTogether(e);
-    });
-  }
-}
-
 // A rank that knows where all others are connects to those that it sends to.
 TEST(TheFirstMessageConnects) {
   RunConnected(2, [](const Entry& e) {
@@ -90,30 +78,6 @@ TEST(TheFirstMessageConnects) {
     ExchangeWithAll({e.mesh, e.me, *worker}, 1000, 1);
     EXPECT_EQ(worker->num_connected(), 1);
     e.mesh.Meet(e.me);
-    CloseTogether(e);
-  });
-}
-
-TEST(MessagesWithOneTagArriveInOrderAndOthersWait) {
-  RunConnected(2, [](const Entry& e) {
-    const int peer = 1 - e.me;
-    std::vector<std::byte> early(3, std::byte{7});
-    for (size_t i = 0; i < 20; ++i) {
-      const std::vector<std::byte> data(i, static_cast<std::byte>(i));
-      Request request;
-      ASSERT_TRUE(e.worker.Send(peer, TagOf(e.me, i % 2), data.data(), i, &request).ok());
-      ASSERT_TRUE(Wait(e.worker, "a send", &request, 1, {}, Limit()).ok());
-    }
-    for (const size_t parity : {size_t{1}, size_t{0}}) {  // the tag that came second, first
-      for (size_t i = parity; i < 20; i += 2) {
-        std::vector<std::byte> data(32);
-        Request request;
-        ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer, parity), data.data(), 32, &request).ok());
-        ASSERT_TRUE(Wait(e.worker, "a receive", &request, 1, {}, Limit()).ok());
-        EXPECT_EQ(request.bytes(), i);
-        for (size_t k = 0; k < i; ++k) EXPECT_TRUE(data[k] == static_cast<std::byte>(i));
-      }
-    }
     CloseTogether(e);
   });
 }
@@ -156,36 +120,6 @@ TEST(AWaitEndsAtItsDeadlineAndItsReceiveCanBeEnded) {
     // What comes later with the same tag goes to the next receive and not to that memory.
     ExchangeWithAll(e, 1000, 5);
     EXPECT_TRUE(memory == std::vector<std::byte>(kMiB, std::byte{0xee}));
-    CloseTogether(e);
-  });
-}
-
-TEST(ADescriptorThatIsReadyEndsASleep) {
-  RunConnected(2, [](const Entry& e) {
-    if (e.me == 1) {
-      e.mesh.Hear(1, 0);  // "asleep"
-      e.mesh.Say(1, 0, "wake up");
-      CloseTogether(e);
-      return;
-    }
-    int looks = 0;
-    bool heard = false;
-    const Watch watch = {{{e.mesh.At(0, 1), POLLIN, 0}}, [&] {
-                           if (++looks == 1) e.mesh.Say(0, 1, "asleep");
-                           pollfd update = {e.mesh.At(0, 1), POLLIN, 0};
-                           if (poll(&update, 1, 0) == 1) heard = e.mesh.Hear(0, 1) == "wake up";
-                           return collops::Ok();
-                         }};
-    EXPECT_EQ(e.worker.Until("news", [&] { return heard; }, watch, Limit()).message(), "");
-    CloseTogether(e);
-  });
-}
-
-TEST(ALookThatFailsEndsAWait) {
-  RunConnected(2, [](const Entry& e) {
-    const Watch watch = {{}, [] { return collops::Error(ERROR_ABORTED, "the group has ended"); }};
-    const Status status = e.worker.Until("nothing", [] { return false; }, watch, Limit());
-    EXPECT_EQ(status.message(), "the group has ended");
     CloseTogether(e);
   });
 }
