@@ -25,7 +25,7 @@ OF_EMULATOR = 5
 PROGRAMS = ("kernels_tests", "shm_tests")
 # What runs of them.
 TESTS = (
-    *("half_test", "reduce_test", "copy_test", "isa_test", "gemm_test", "gemm_bfmmla_test"),
+    *("half_test", "reduce_test", "copy_test", "isa_test", "gemm_test"),
     *("arithmetic_peak_test", "shm_calls_test"),
 )
 

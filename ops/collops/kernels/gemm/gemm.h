@@ -54,7 +54,7 @@ struct GemmPlan {
 // (FEAT_BF16 of arm64) adds two products at a time and rounds each sum to odd: one that is inexact
 // gets 1 as its last bit, so it may be off by one last place instead of half of one. All three
 // treat subnormals as zero. The Arm Architecture Reference Manual says so of BFMMLA while FPCR.EBF
-// is 0, and nothing here sets it; gemm_bfmmla_test.cpp has a model.
+// is 0, and nothing here sets it; tests/cpp/kernels/gemm_models.h has a model.
 //
 // Pointers to A and to the weight may have any alignment; panels and scratch begin at multiples of
 // kGemmAlignment bytes. Large pieces are shared among NumThreads() threads.
