@@ -115,7 +115,7 @@ def describe_suites() -> None:
     import npu
     import pytorch
     import run_tests
-    from run_tests import BUILD, ENV
+    from run_tests import BUILD, CTEST_JOBS, ENV
 
     jobs = str(len(os.sched_getaffinity(0)))
     if not run_tests.configure() or run_tests.run("cmake", "--build", str(BUILD), "-j", jobs) != 0:
@@ -128,7 +128,7 @@ def describe_suites() -> None:
 
     conformance = "tests/conformance/test_conformance.py"
     pytest = [sys.executable, "-m", "pytest"]
-    add("cpp", ["ctest", "--test-dir", str(BUILD), "-j", jobs, "--output-on-failure"], [])
+    add("cpp", ["ctest", "--test-dir", str(BUILD), "-j", CTEST_JOBS, "--output-on-failure"], [])
     add("python", pytest, ["tests", *(f"--ignore=tests/unit/{room}" for room in NOT_HERE)])
     add("torch", pytest, ["tests/torch"], pytorch.reason_not_to_run(), COLLOPS_TEST_TORCH="1")
     gpu.build_simulator()

@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from patience import VARIABLE, factor, patience
-from run_tests import ENV, REPORTS, ROOT, Outcome, run, run_ctest, status_of
+from run_tests import CTEST_JOBS, ENV, REPORTS, ROOT, Outcome, run, run_ctest, status_of
 
 SKIPPED = 77
 BUILD = str(ROOT / "build" / "aarch64")
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         and run("cmake", "--build", BUILD, "-j", jobs, "--target", *PROGRAMS) == 0
     ):
         REPORTS.mkdir(parents=True, exist_ok=True)
-        test = ["ctest", "--test-dir", BUILD, "-j", jobs, "--output-on-failure"]
+        test = ["ctest", "--test-dir", BUILD, "-j", CTEST_JOBS, "--output-on-failure"]
         test += ["--timeout", f"{OF_EMULATOR * patience(120):.0f}"]
         run_ctest(test, REPORTS / "ctest-arm64.xml", outcome, ["-R", f"^({'|'.join(TESTS)})$"])
     else:

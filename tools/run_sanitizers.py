@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from patience import patience
-from run_tests import ENV, REPORTS, ROOT, Outcome, run, run_ctest, status_of
+from run_tests import CTEST_JOBS, ENV, REPORTS, ROOT, Outcome, run, run_ctest, status_of
 
 DEFAULT = ("asan-ubsan", "tsan")
 SANITIZERS = ("asan", "ubsan", *DEFAULT)
@@ -25,7 +25,7 @@ def run_sanitizer(name: str) -> Outcome:
         run("cmake", "--preset", name, *generator) == 0
         and run("cmake", "--build", str(ROOT / "build" / name), "-j", jobs) == 0
     ):
-        test = ["ctest", "--preset", name, "--timeout", f"{patience(600):.0f}", "-j", jobs]
+        test = ["ctest", "--preset", name, "--timeout", f"{patience(600):.0f}", "-j", CTEST_JOBS]
         run_ctest(test, REPORTS / f"ctest-{name}.xml", outcome)
     else:
         outcome.problem = "the build failed"

@@ -33,6 +33,26 @@ TEST(ASegmentBeyondTheLimitOfACgroupIsAnError) {
   EXPECT_EQ(ended.code, 0);
 }
 
+// Each segment alone would fit: at least one gets an error, and no process is killed.
+TEST(SegmentsThatAreMadeAtOnceDoNotExceedTheLimitOfACgroup) {
+  const OwnCgroup cgroup(300 * kMiB);
+  if (!cgroup.valid()) return;
+  std::vector<pid_t> pids;
+  for (int i = 0; i < 3; ++i) {
+    pids.push_back(ranks::Start([&] {
+      cgroup.Enter();
+      Segment segment;
+      const Status status = Segment::Create(200 * kMiB, &segment);
+      if (!status.ok()) EXPECT_EQ(status.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
+    }));
+  }
+  for (const pid_t pid : pids) {
+    const ranks::Ended ended = ranks::Wait(pid);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
 // A communicator's memory counts, too; its other ranks get the reason.
 TEST(ACommunicatorBeyondTheLimitOfACgroupIsAnErrorOnAllRanks) {
   const OwnCgroup cgroup(300 * kMiB);

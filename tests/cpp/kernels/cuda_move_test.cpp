@@ -1,6 +1,7 @@
 // The kernel that moves data between ranks, on the CPU: every byte comes where it belongs, however
-// few blocks run at once, in place and through the regions. A rank that does not agree, or does not
-// come: tests/gpu/cuda.
+// few blocks run at once, in place and through the regions, and a rank that does not agree, or does
+// not come, is found.
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -152,6 +153,65 @@ TEST(EveryByteComesWhereItBelongs) {
     }
     // The words of cells hold half a step's number.
     CheckRounds(3, is_direct, 0xfffffffaull, 10, 17);
+  }
+}
+
+// A call of two ranks of which one has other terms: nothing moves, both hosts are told, and later
+// calls move nothing.
+TEST(NothingMovesWhereTermsDiffer) {
+  for (const bool in_balance : {false, true}) {
+    Ranks ranks(3, true, 2, 4096, 0);
+    std::vector<int> moved(3);
+    ranks.Run([&](int rank) {
+      std::mt19937_64 random(static_cast<uint64_t>(rank));
+      for (uint64_t step = 1; step <= 2; ++step) {
+        Side side(ranks, rank, Plan{true, {{9000, 9000, 9000}, {5, 5, 5}, {0, 0, 0}}}, step,
+                  random);
+        if (rank == 1) ++(in_balance ? side.call.balance : side.call.digest);
+        Launch(ranks, side.call, random);
+        for (int64_t i = 0; i < side.memory[1].bytes(); ++i) {
+          moved[rank] |= side.call.output[i] != Buffer::kPoison ? 1 : 0;
+        }
+      }
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(moved[rank], 0);
+      const collops::cuda::Verdict& verdict = ranks.VerdictOf(rank);
+      EXPECT_EQ(verdict.step, uint64_t{1});
+      EXPECT_EQ(verdict.digests[1] - verdict.digests[2], uint64_t{in_balance ? 0u : 1u});
+      EXPECT_EQ(verdict.balances[1] - verdict.balances[2], uint64_t{in_balance ? 1u : 0u});
+      EXPECT_EQ(ranks.Own(rank)->failed, uint32_t{1});
+    }
+  }
+}
+
+// The kernels of ranks whose peer does not come tell the host that they wait, and the host ends
+// them.
+TEST(TheHostEndsWaits) {
+  for (const bool is_direct : {true, false}) {
+    Ranks ranks(3, is_direct, 2, 4096, 0);
+    ranks.Run([&](int rank) {
+      std::mt19937_64 random(static_cast<uint64_t>(rank));
+      const Plan plan{true, {{90000, 90000, 90000}, {5, 5, 5}, {70000, 70000, 70000}}};
+      Side side(ranks, rank, plan, 1, random);
+      if (rank == 2) {
+        const auto limit =
+            std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(60));
+        while ((ranks.WaitOf(0) == 0 || ranks.WaitOf(1) == 0) &&
+               std::chrono::steady_clock::now() < limit) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return ranks.Stop();
+      }
+      Launch(ranks, side.call, random);
+      Launch(ranks, side.call, random);
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(ranks.Own(rank)->failed, uint32_t{1});
+      EXPECT_EQ(ranks.Own(rank)->step, uint64_t{0});
+      // In the first step.
+      EXPECT_EQ(ranks.WaitOf(rank) >> 32, uint64_t{1});
+    }
   }
 }
 

@@ -54,6 +54,8 @@ class Ranks {
     return &reinterpret_cast<collops::cuda::RegionHead*>(regions_[rank].get())->own;
   }
   const collops::cuda::Verdict& VerdictOf(int rank) const { return verdicts_[rank]; }
+  // What a kernel of this rank that waits has told the host.
+  uint64_t WaitOf(int rank) const { return __atomic_load_n(&waits_[rank], __ATOMIC_RELAXED); }
   void Stop() { __atomic_store_n(&stop_, 1u, __ATOMIC_RELEASE); }
   int size() const { return static_cast<int>(layout_.size); }
   bool is_direct() const { return is_direct_; }
