@@ -321,9 +321,6 @@ def run_plain(calling: Calling, call: Call, ins: list[Any]) -> Callable[[], list
     flat = (shape[0] * shape[1], *shape[2:]) if case.operator == "all_gather" else shape
     out = poisoned(calling.comm, call.memory, flat, x.dtype)
     if case.linear is not None:
-        if not starts:  # it is refused while one like it that was started is under way
-            for started in calling.pending:
-                started.wait()
         residual = ins[2] if case.linear.has_residual else None
         words = linear_case.words_of(case, rank) | {"residual": residual, "out": out}
         result = calling(starts, METHODS[case.linear.type], *ins[:2], **words)

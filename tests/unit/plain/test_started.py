@@ -6,6 +6,7 @@ import contextlib
 import gc
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,30 @@ def work_on_all(rank: int, size: int) -> bool:
 def test_every_call_gives_what_it_gives_without_start(threads: bool) -> None:
     assert run_ranks(work_on_all, 2, 2, threads=threads) == [True] * 2
     assert run_ranks(work_on_all, 3, 3, threads=threads) == [True] * 3
+
+
+def work_with_one_shape(rank: int) -> None:
+    """Rank 0 is inside the first product when it makes the next call, and when it starts one."""
+    x = np.full((rank + 1, 8), rank + 1, np.float32)
+    weight = np.eye(8, dtype=np.float32)
+    with collops.init() as comm:
+        want = comm.all_gather_matmul(x, weight, gather_rows=[1, 2])
+        for starts in (False, True):
+            if rank == 1:
+                time.sleep(0.2)
+            first = comm.start("all_gather_matmul", x, weight, gather_rows=[1, 2])
+            if rank == 0:
+                time.sleep(0.1)
+            if starts:
+                got = comm.start("all_gather_matmul", x, weight, gather_rows=[1, 2]).wait()
+            else:
+                got = comm.all_gather_matmul(x, weight, gather_rows=[1, 2])
+            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(first.wait(), want)
+
+
+def test_a_product_of_the_shapes_of_a_started_one() -> None:
+    run_ranks(work_with_one_shape, 2)
 
 
 def test_every_method_that_waits_can_be_started() -> None:

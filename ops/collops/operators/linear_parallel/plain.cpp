@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "collops/comm/registry.h"
 #include "collops/operators/linear_parallel/operator.h"
@@ -41,12 +42,15 @@ void* Scratch(uint64_t bytes) {
 
 class ProductPlan : public PlainPlan {
  public:
-  ProductPlan(const char* method, std::unique_ptr<LinearParallel> product)
-      : PlainPlan(method, kOperation), product_(std::move(product)) {}
+  ProductPlan(const char* method, const LinearSettings& settings,
+              std::shared_ptr<Communicator> communicator)
+      : PlainPlan(method, kOperation),
+        settings_(settings),
+        communicator_(std::move(communicator)) {}
 
   Status Infer(const std::vector<TensorDesc>& inputs) {
     std::vector<TensorDesc> outputs;
-    COLLOPS_RETURN_IF_ERROR(product_->InferShape(inputs, &outputs));
+    COLLOPS_RETURN_IF_ERROR(Taken(*this)->operation.InferShape(inputs, &outputs));
     const Shape& shape = outputs[0].shape;
     output_shape_.assign(shape.dims, shape.dims + shape.num_dims);
     return Ok();
@@ -56,51 +60,81 @@ class ProductPlan : public PlainPlan {
 
   Status Check(const Communicator& /*communicator*/, const PlainTensors& tensors) const override {
     uint64_t bytes = 0;
-    const std::unique_lock alone(in_use_, std::try_to_lock);
-    return alone.owns_lock() ? Prepare(tensors, &bytes) : InUse();
+    return Taken(*this)->Prepare(tensors, &bytes);
   }
 
   uint64_t DeviceWorkspace(const Communicator& /*communicator*/,
                            const PlainTensors& tensors) const override {
     uint64_t bytes = 0;
-    const std::unique_lock alone(in_use_, std::try_to_lock);
-    return alone.owns_lock() && Prepare(tensors, &bytes).ok() ? bytes : 0;
+    return Taken(*this)->Prepare(tensors, &bytes).ok() ? bytes : 0;
   }
 
   Status Run(Communicator* communicator, const PlainTensors& tensors) const override {
     if (communicator->failed()) return communicator->Barrier();  // says why, and waits for no one
-    const std::unique_lock alone(in_use_, std::try_to_lock);
-    if (!alone.owns_lock()) return InUse();
+    const Taken product(*this);
     uint64_t bytes = 0;
-    Status status = Prepare(tensors, &bytes);
+    Status status = product->Prepare(tensors, &bytes);
     const bool on_cpu = communicator->device().kind == DeviceKind::kCpu;
     void* const memory = !on_cpu ? tensors.workspace : status.ok() ? Scratch(bytes) : nullptr;
     if (status.ok() && memory == nullptr && bytes > 0) {
       status = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", bytes,
                      " bytes of workspace");
     }
-    if (status.ok()) return product_->Execute(pack_, memory, bytes, tensors.stream);
+    if (status.ok())
+      return product->operation.Execute(product->pack, memory, bytes, tensors.stream);
     static_cast<void>(communicator->Refuse(method(), status));
     return status;
   }
 
  private:
-  // Only a call whose shapes are new is planned.
-  Status Prepare(const PlainTensors& tensors, uint64_t* bytes) const {
-    pack_.inputs.assign(1, tensors.x.view);
-    for (const PlainTensor& tensor : tensors.others) pack_.inputs.push_back(tensor.view);
-    pack_.outputs.assign(1, tensors.out.view);
-    return product_->GetWorkspaceSize(pack_, bytes);
-  }
+  // An operation, which one call at a time may use, and the tensors of that call.
+  struct Product {
+    explicit Product(const LinearSettings& settings) : operation(settings) {}
 
-  Status InUse() const {
-    return Error(ERROR_INVALID_PARAM, method(),
-                 ": another thread is inside this operation; one thread at a time");
-  }
+    // Only a call whose shapes are new is planned.
+    Status Prepare(const PlainTensors& tensors, uint64_t* bytes) {
+      pack.inputs.assign(1, tensors.x.view);
+      for (const PlainTensor& tensor : tensors.others) pack.inputs.push_back(tensor.view);
+      pack.outputs.assign(1, tensors.out.view);
+      return operation.GetWorkspaceSize(pack, bytes);
+    }
 
-  const std::unique_ptr<LinearParallel> product_;
-  mutable std::mutex in_use_;
-  mutable VariantPack pack_;  // kept, so that a call allocates nothing
+    LinearParallel operation;
+    VariantPack pack;  // kept, so that a call allocates nothing
+  };
+
+  // A product for one use. A started call may be inside one when the next call of the same shapes
+  // comes, or is checked: that takes another one.
+  class Taken {
+   public:
+    explicit Taken(const ProductPlan& from) : from_(from) {
+      const std::lock_guard lock(from_.mutex_);
+      if (from_.idle_.empty()) {
+        product_ = std::make_unique<Product>(from_.settings_);
+        product_->operation.Join(from_.communicator_);
+        return;
+      }
+      product_ = std::move(from_.idle_.back());
+      from_.idle_.pop_back();
+    }
+    ~Taken() {
+      const std::lock_guard lock(from_.mutex_);
+      from_.idle_.push_back(std::move(product_));
+    }
+    Taken(const Taken&) = delete;
+    Taken& operator=(const Taken&) = delete;
+
+    Product* operator->() const { return product_.get(); }
+
+   private:
+    const ProductPlan& from_;
+    std::unique_ptr<Product> product_;
+  };
+
+  const LinearSettings settings_;
+  const std::shared_ptr<Communicator> communicator_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Product>> idle_;
   std::vector<int64_t> output_shape_;
 };
 
@@ -164,9 +198,7 @@ Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> communic
   settings.splits_unevenly = !spec.scatter_rows;
   settings.asks_for_rows = !spec.gather_rows;
   settings.voice.method = call.name();
-  auto operation = std::make_unique<LinearParallel>(settings);
-  operation->Join(std::move(communicator));
-  auto made = std::make_shared<ProductPlan>(call.name(), std::move(operation));
+  auto made = std::make_shared<ProductPlan>(call.name(), settings, std::move(communicator));
   COLLOPS_RETURN_IF_ERROR(made->Infer(call.inputs));
   *plan = std::move(made);
   return Ok();
