@@ -22,6 +22,7 @@ using collops::Status;
 using noted_driver::Api;
 using noted_driver::ContextOf;
 using noted_driver::driver;
+using noted_driver::kNotFound;
 
 // COLLOPS_KERNELS is read once, so every test has the same file.
 void UseFatbin() {
@@ -43,7 +44,7 @@ void UseFatbin() {
 TEST(AnErrorHasTheDriversNameAndText) {
   const DriverApi api = Api();
   EXPECT_TRUE(ToStatus(api, Result::kSuccess, "cuInit").ok());
-  const Status known = ToStatus(api, Result::kNotFound, "cuModuleGetFunction");
+  const Status known = ToStatus(api, kNotFound, "cuModuleGetFunction");
   EXPECT_EQ(known.code(), collops::ERROR_RT_FAIL);
   EXPECT_EQ(known.message(),
             "cuModuleGetFunction returned 500 (CUDA_ERROR_NOT_FOUND): named symbol not found");

@@ -14,6 +14,10 @@ namespace noted_driver {
 
 using namespace collops::cuda;
 
+// Numbers of CUresult that collops has no name for.
+constexpr auto kInvalidValue = static_cast<Result>(1);
+constexpr auto kNotFound = static_cast<Result>(500);
+
 // What the functions below were called with, and return.
 struct Driver {
   std::vector<Context> contexts;  // the thread's, the current one last
@@ -82,7 +86,7 @@ inline void AddKernels(DriverApi* api) {
     return Result::kSuccess;
   };
   api->module_get_function = [](Function* function, Module, const char* name) {
-    if (driver.refused_function == name) return Result::kNotFound;
+    if (driver.refused_function == name) return kNotFound;
     *function = reinterpret_cast<Function>(driver.functions.size() + 1);
     driver.functions[*function] = name;
     return Result::kSuccess;
@@ -119,19 +123,19 @@ inline void AddGraphs(DriverApi* api) {
   };
   api->graph_retain_user_object = [](Graph, UserObject object, unsigned int count, unsigned int) {
     const bool right = object == &driver.held && static_cast<int>(count) == driver.references;
-    return right ? Result::kSuccess : Result::kInvalidValue;
+    return right ? Result::kSuccess : kInvalidValue;
   };
 }
 
 inline DriverApi Api() {
   DriverApi api = {};
   api.get_error_name = [](Result error, const char** name) {
-    if (error == Result::kNotFound) *name = "CUDA_ERROR_NOT_FOUND";
-    return error == Result::kNotFound ? Result::kSuccess : Result::kInvalidValue;
+    if (error == kNotFound) *name = "CUDA_ERROR_NOT_FOUND";
+    return error == kNotFound ? Result::kSuccess : kInvalidValue;
   };
   api.get_error_string = [](Result error, const char** text) {
-    if (error == Result::kNotFound) *text = "named symbol not found";
-    return error == Result::kNotFound ? Result::kSuccess : Result::kInvalidValue;
+    if (error == kNotFound) *text = "named symbol not found";
+    return error == kNotFound ? Result::kSuccess : kInvalidValue;
   };
   AddContexts(&api);
   AddKernels(&api);

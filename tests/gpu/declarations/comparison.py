@@ -127,9 +127,8 @@ class Comparison:
                 struct, field = ours.split(".")
                 where = f"{structs[struct]}, {theirs}"
                 true.append(f"offsetof({struct}, {field}) == offsetof({where})")
-                if "." not in theirs:
-                    theirs = f"{structs[struct]}::{theirs}"
-                    true.append(f"sizeof({struct}::{field}) == sizeof({theirs})")
+                theirs = f"{structs[struct]}::{theirs}"
+                true.append(f"sizeof({struct}::{field}) == sizeof({theirs})")
             elif kind == "callback":
                 true.append(f"kSame<{ours}, {theirs}>")
             elif kind == "beginning":

@@ -2,21 +2,20 @@
 
 #include <cstdlib>
 
-#include "collops/kernels/cuda/driver.h"
+#include "driver/numbers.h"
 
 // What the simulated device of tests/devices/sim is as CUDA's driver: its answers and its habits.
 namespace collops_sim {
 
-using Answer = collops::cuda::Result;
+using Answer = Result;
 constexpr Answer kFine = Answer::kSuccess;
-// Numbers of CUresult that collops has no name for.
-constexpr auto kIsCaptured = Answer::kInvalidValue;
-constexpr auto kNotCaptured = Answer::kInvalidValue;
-constexpr auto kJoinsCaptures = static_cast<Answer>(902);
-constexpr auto kEndsElsewhere = static_cast<Answer>(903);
-constexpr auto kNotJoined = static_cast<Answer>(904);
-constexpr auto kWaitsOutside = static_cast<Answer>(905);
-constexpr auto kAskedOfGraph = static_cast<Answer>(907);
+constexpr auto kIsCaptured = kInvalidValue;
+constexpr auto kNotCaptured = kInvalidValue;
+constexpr auto kJoinsCaptures = kCaptureMerge;
+constexpr auto kEndsElsewhere = kCaptureUnmatched;
+constexpr auto kNotJoined = kCaptureUnjoined;
+constexpr auto kWaitsOutside = kCaptureIsolation;
+constexpr auto kAskedOfGraph = kCapturedEvent;
 // A captured stream may wait for an event that was never recorded.
 constexpr bool kMayWaitForUnrecorded = true;
 // A kernel's error is its context's; what comes behind is run.

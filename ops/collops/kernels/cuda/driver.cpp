@@ -19,29 +19,21 @@ void FindDevices(SharedLibrary* library, DriverApi* api) {
   library->Find("cuDeviceGetName", &api->device_get_name);
   library->Find("cuDeviceGetUuid_v2", &api->device_get_uuid);
   library->Find("cuDeviceGetAttribute", &api->device_get_attribute);
-  library->Find("cuDeviceGetPCIBusId", &api->device_get_pci_bus_id);
   library->Find("cuDeviceCanAccessPeer", &api->device_can_access_peer);
   library->Find("cuDevicePrimaryCtxRetain", &api->primary_ctx_retain);
-  library->Find("cuDevicePrimaryCtxRelease_v2", &api->primary_ctx_release);
   library->Find("cuCtxPushCurrent_v2", &api->ctx_push_current);
   library->Find("cuCtxPopCurrent_v2", &api->ctx_pop_current);
   library->Find("cuCtxGetCurrent", &api->ctx_get_current);
   library->Find("cuCtxGetDevice", &api->ctx_get_device);
-  library->Find("cuCtxSynchronize", &api->ctx_synchronize);
   library->Find("cuCtxEnablePeerAccess", &api->ctx_enable_peer_access);
   library->Find("cuCtxGetStreamPriorityRange", &api->ctx_get_stream_priority_range);
 }
 
 void FindMemory(SharedLibrary* library, DriverApi* api) {
-  library->Find("cuMemGetInfo_v2", &api->mem_get_info);
   library->Find("cuMemAlloc_v2", &api->mem_alloc);
   library->Find("cuMemFree_v2", &api->mem_free);
   library->Find("cuMemHostAlloc", &api->mem_host_alloc);
-  library->Find("cuMemFreeHost", &api->mem_free_host);
   library->Find("cuMemHostGetDevicePointer_v2", &api->mem_host_get_device_pointer);
-  library->Find("cuMemGetAddressRange_v2", &api->mem_get_address_range);
-  library->Find("cuPointerGetAttribute", &api->pointer_get_attribute);
-  library->Find("cuPointerGetAttributes", &api->pointer_get_attributes);
   library->Find("cuMemcpyAsync", &api->memcpy_async);
   library->Find("cuMemcpyHtoDAsync_v2", &api->memcpy_htod_async);
   library->Find("cuMemcpyDtoHAsync_v2", &api->memcpy_dtoh_async);
@@ -52,18 +44,6 @@ void FindMemory(SharedLibrary* library, DriverApi* api) {
 void FindSharedMemory(SharedLibrary* library, DriverApi* api) {
   library->Find("cuIpcGetMemHandle", &api->ipc_get_mem_handle);
   library->Find("cuIpcOpenMemHandle_v2", &api->ipc_open_mem_handle);
-  library->Find("cuIpcCloseMemHandle", &api->ipc_close_mem_handle);
-  library->Find("cuMemGetAllocationGranularity", &api->mem_get_allocation_granularity);
-  library->Find("cuMemCreate", &api->mem_create);
-  library->Find("cuMemRelease", &api->mem_release);
-  library->Find("cuMemRetainAllocationHandle", &api->mem_retain_allocation_handle);
-  library->Find("cuMemExportToShareableHandle", &api->mem_export);
-  library->Find("cuMemImportFromShareableHandle", &api->mem_import);
-  library->Find("cuMemAddressReserve", &api->mem_address_reserve);
-  library->Find("cuMemAddressFree", &api->mem_address_free);
-  library->Find("cuMemMap", &api->mem_map);
-  library->Find("cuMemUnmap", &api->mem_unmap);
-  library->Find("cuMemSetAccess", &api->mem_set_access);
 }
 
 void FindStreams(SharedLibrary* library, DriverApi* api) {
@@ -71,23 +51,18 @@ void FindStreams(SharedLibrary* library, DriverApi* api) {
   library->Find("cuStreamCreateWithPriority", &api->stream_create_with_priority);
   library->Find("cuStreamDestroy_v2", &api->stream_destroy);
   library->Find("cuStreamSynchronize", &api->stream_synchronize);
-  library->Find("cuStreamQuery", &api->stream_query);
   library->Find("cuStreamWaitEvent", &api->stream_wait_event);
-  library->Find("cuStreamGetCtx", &api->stream_get_ctx);
   library->Find("cuStreamIsCapturing", &api->stream_is_capturing);
   library->Find("cuStreamGetCaptureInfo_v2", &api->stream_get_capture_info);
   library->Find("cuStreamBeginCapture_v2", &api->stream_begin_capture);
   library->Find("cuStreamEndCapture", &api->stream_end_capture);
   library->Find("cuThreadExchangeStreamCaptureMode", &api->exchange_capture_mode);
-  library->Find("cuLaunchHostFunc", &api->launch_host_func);
   library->Find("cuEventCreate", &api->event_create);
   library->Find("cuEventRecord", &api->event_record);
   library->Find("cuEventQuery", &api->event_query);
-  library->Find("cuEventSynchronize", &api->event_synchronize);
   library->Find("cuEventElapsedTime", &api->event_elapsed_time);
   library->Find("cuEventDestroy_v2", &api->event_destroy);
   library->Find("cuUserObjectCreate", &api->user_object_create);
-  library->Find("cuUserObjectRelease", &api->user_object_release);
   library->Find("cuGraphRetainUserObject", &api->graph_retain_user_object);
   library->Find("cuGraphInstantiateWithFlags", &api->graph_instantiate);
   library->Find("cuGraphLaunch", &api->graph_launch);
@@ -99,11 +74,8 @@ void FindKernels(SharedLibrary* library, DriverApi* api) {
   library->Find("cuModuleLoadData", &api->module_load_data);
   library->Find("cuModuleUnload", &api->module_unload);
   library->Find("cuModuleGetFunction", &api->module_get_function);
-  library->Find("cuFuncGetAttribute", &api->func_get_attribute);
-  library->Find("cuFuncSetAttribute", &api->func_set_attribute);
   library->Find("cuOccupancyMaxActiveBlocksPerMultiprocessor", &api->occupancy_max_active_blocks);
   library->Find("cuLaunchKernel", &api->launch_kernel);
-  library->Find("cuLaunchKernelEx", &api->launch_kernel_ex);
   library->FindIfThere("cuFuncLoad", &api->func_load);
 }
 

@@ -67,7 +67,7 @@ Known& GetKnown() {
 std::atomic<int> products_for[kMultiprocessors + 1];
 
 Blas Refuse(Blas status, const std::string& text) {
-  collops_sim::Refuse(Result::kInvalidValue, "cuBLASLt: " + text);
+  collops_sim::Refuse(kInvalidValue, "cuBLASLt: " + text);
   return status;
 }
 

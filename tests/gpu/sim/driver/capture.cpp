@@ -7,7 +7,9 @@ namespace {
 
 using collops::cuda::CaptureMode;
 
-thread_local CaptureMode thread_mode = CaptureMode::kGlobal;
+constexpr auto kGlobal = static_cast<CaptureMode>(0);
+
+thread_local CaptureMode thread_mode = kGlobal;
 
 CaptureMode ModeOf(const Capture& capture) {
   return static_cast<CaptureMode>(capture.mode);
@@ -30,7 +32,7 @@ std::shared_ptr<Capture> CaptureBefore(const Stream* stream) {
 
 Result RefuseInCapture(const std::shared_ptr<Capture>& capture, Result result,
                        const std::string& text) {
-  capture->invalid = Result::kStreamCaptureInvalidated;
+  capture->invalid = kCaptureInvalidated;
   return Refuse(result, text);
 }
 
@@ -55,19 +57,18 @@ Result CaptureForbids(const std::string& function) {
   for (const auto& capture : Captures()) {
     const CaptureMode mode = ModeOf(*capture);
     const bool own = capture->begun_by == std::this_thread::get_id();
-    const bool forbids = own ? mode != CaptureMode::kRelaxed
-                             : mode == CaptureMode::kGlobal && thread_mode == CaptureMode::kGlobal;
+    const bool forbids =
+        own ? mode != CaptureMode::kRelaxed : mode == kGlobal && thread_mode == kGlobal;
     if (!forbids) continue;
-    result = RefuseInCapture(capture, Result::kStreamCaptureUnsupported,
-                             function + " while a stream is captured");
+    result =
+        RefuseInCapture(capture, kCaptureUnsupported, function + " while a stream is captured");
   }
   return result;
 }
 
 Result RefuseInCapture(Stream* stream, const std::string& what) {
   const std::lock_guard<std::mutex> lock(CaptureMutex());
-  return RefuseInCapture(stream->capture, Result::kStreamCaptureUnsupported,
-                         what + " on a captured stream");
+  return RefuseInCapture(stream->capture, kCaptureUnsupported, what + " on a captured stream");
 }
 
 Result AskLegacy(const Stream* stream) {

@@ -151,18 +151,18 @@ Result Enter(const char* function, unsigned needs) {
   const std::string name = function;
   if (callbacks > 0) {
     Mistake(name + " in a callback of CUDA, which may not call CUDA");
-    return Result::kNotPermitted;
+    return kNotPermitted;
   }
   if (const int planned = PlannedFailure(name)) return static_cast<Result>(planned);
   if ((needs & kNeedsInit) != 0 && initialised_by != getpid()) {
-    return Refuse(Result::kNotInitialized,
-                  initialised_by == 0 ? name + " before cuInit"
-                                      : name + " in a child of the process that called cuInit");
+    return Refuse(kNotInitialized, initialised_by == 0
+                                       ? name + " before cuInit"
+                                       : name + " in a child of the process that called cuInit");
   }
   if ((needs & kNeedsContext) == 0) return Result::kSuccess;
   Context* context = CurrentContext();
   if (context == nullptr) {
-    return Refuse(Result::kInvalidContext, name + " without a current context");
+    return Refuse(kInvalidContext, name + " without a current context");
   }
   {
     const std::lock_guard<std::mutex> loaded(context->loading);
@@ -188,6 +188,9 @@ Result Enter(const char* function, unsigned needs) {
 using collops::cuda::Device;
 using collops_sim::Context;
 using collops_sim::Enter;
+using collops_sim::kInvalidContext;
+using collops_sim::kInvalidValue;
+using collops_sim::kNotInitialized;
 using collops_sim::Refuse;
 using collops_sim::Result;
 using collops_sim::stack;
@@ -197,11 +200,11 @@ extern "C" {
 Result cuInit(unsigned int flags) {
   const Result result = Enter("cuInit", 0);
   if (result != Result::kSuccess) return result;
-  if (flags != 0) return Refuse(Result::kInvalidValue, "cuInit takes no flags");
-  if (collops_sim::NumDevices() == 0) return Result::kNoDevice;
+  if (flags != 0) return Refuse(kInvalidValue, "cuInit takes no flags");
+  if (collops_sim::NumDevices() == 0) return collops_sim::kNoGpu;
   const int before = collops_sim::initialised_by;
   if (before != 0 && before != getpid()) {
-    return Refuse(Result::kNotInitialized, "cuInit in a child of the process that called it");
+    return Refuse(kNotInitialized, "cuInit in a child of the process that called it");
   }
   if (before == 0) {
     collops_sim::ReserveAddresses();
@@ -235,14 +238,14 @@ Result cuCtxPushCurrent_v2(void* context) {
   const Result result = Enter("cuCtxPushCurrent_v2", collops_sim::kNeedsInit);
   if (result != Result::kSuccess) return result;
   Context* found = collops_sim::FindContext(context);
-  if (found == nullptr) return Refuse(Result::kInvalidContext, "there is no such context");
+  if (found == nullptr) return Refuse(kInvalidContext, "there is no such context");
   stack.push_back(found);
   return Result::kSuccess;
 }
 Result cuCtxPopCurrent_v2(void** context) {
   const Result result = Enter("cuCtxPopCurrent_v2", collops_sim::kNeedsInit);
   if (result != Result::kSuccess) return result;
-  if (stack.empty()) return Refuse(Result::kInvalidContext, "this thread has no current context");
+  if (stack.empty()) return Refuse(kInvalidContext, "this thread has no current context");
   if (context != nullptr) *context = stack.back();
   stack.pop_back();
   return Result::kSuccess;
@@ -251,7 +254,7 @@ Result cuCtxSetCurrent(void* context) {
   const Result result = Enter("cuCtxSetCurrent", collops_sim::kNeedsInit);
   if (result != Result::kSuccess) return result;
   Context* found = context == nullptr ? nullptr : collops_sim::FindContext(context);
-  if (context != nullptr && found == nullptr) return Result::kInvalidContext;
+  if (context != nullptr && found == nullptr) return kInvalidContext;
   if (!stack.empty()) stack.pop_back();
   if (found != nullptr) stack.push_back(found);
   return Result::kSuccess;
@@ -265,7 +268,7 @@ Result cuCtxGetDevice(Device* device) {
   const Result result = Enter("cuCtxGetDevice", collops_sim::kNeedsInit);
   if (result != Result::kSuccess) return result;
   Context* current = collops_sim::CurrentContext();
-  if (current == nullptr) return Refuse(Result::kInvalidContext, "there is no current context");
+  if (current == nullptr) return Refuse(kInvalidContext, "there is no current context");
   *device = current->device;
   return Result::kSuccess;
 }
@@ -276,10 +279,10 @@ Result cuCtxEnablePeerAccess(void* peer, unsigned int flags) {
   if (result != Result::kSuccess) return result;
   Context* other = collops_sim::FindContext(peer);
   Context* own = collops_sim::CurrentContext();
-  if (other == nullptr || other == own) return Result::kInvalidContext;
-  if (flags != 0) return Result::kInvalidValue;
+  if (other == nullptr || other == own) return kInvalidContext;
+  if (flags != 0) return kInvalidValue;
   if (!collops_sim::CanAccessPeer(own->device, other->device)) {
-    return Result::kPeerAccessUnsupported;
+    return collops_sim::kPeerAccessUnsupported;
   }
   const std::lock_guard<std::mutex> lock(own->peers_mutex);
   return own->peers.insert(other->device).second ? Result::kSuccess

@@ -20,7 +20,7 @@ Result FindStream(void* handle, Stream** stream) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   Context* const context = CurrentContext();
   if (number <= 2 && context == nullptr) {
-    return Refuse(Result::kInvalidContext, "a default stream without a current context");
+    return Refuse(kInvalidContext, "a default stream without a current context");
   }
   if (number <= 2) {
     *stream = number == 2 ? OwnOfThread(context) : DefaultStream(context);
@@ -28,13 +28,13 @@ Result FindStream(void* handle, Stream** stream) {
   }
   *stream = KnownStream(handle);
   if (*stream != nullptr) return Result::kSuccess;
-  return Refuse(Result::kInvalidHandle, "there is no such stream");
+  return Refuse(kInvalidHandle, "there is no such stream");
 }
 
 Result FindHere(void* handle, Stream** stream) {
   const Result result = FindStream(handle, stream);
   if (result != Result::kSuccess || (*stream)->home() == CurrentContext()) return result;
-  return Refuse(Result::kInvalidHandle, "the stream is not one of the current context");
+  return Refuse(kInvalidHandle, "the stream is not one of the current context");
 }
 
 Result Synchronize(Stream* stream) {

@@ -8,7 +8,6 @@
 
 using namespace collops_sim;
 using collops::cuda::Device;
-using collops::cuda::DeviceAttribute;
 using collops::cuda::Uuid;
 
 namespace {
@@ -76,12 +75,15 @@ int Number(const char* variable, int fallback) {
   return text == nullptr ? fallback : std::atoi(text);
 }
 
+// What torch may ask for, beside those of numbers.h.
+constexpr auto kMaxSharedBytesPerBlock = static_cast<DeviceAttribute>(97);
+constexpr auto kVirtualMemory = static_cast<DeviceAttribute>(102);
+constexpr auto kFileDescriptorHandles = static_cast<DeviceAttribute>(103);
+
 int Attribute(DeviceAttribute attribute, Device device) {
   switch (attribute) {
     case DeviceAttribute::kMultiprocessorCount:
       return kMultiprocessors;
-    case DeviceAttribute::kPciBusId:
-      return 16 + device;
     case DeviceAttribute::kL2CacheBytes:
       return 4 << 20;
     case DeviceAttribute::kComputeCapabilityMajor:
@@ -90,25 +92,11 @@ int Attribute(DeviceAttribute attribute, Device device) {
       return Number("COLLOPS_SIM_SM", 90) % 10;
     case DeviceAttribute::kMpsEnabled:
       return Number("COLLOPS_SIM_MPS", 0);
-    case DeviceAttribute::kMaxSharedBytesPerBlock:
-      return 227 * 1024;
-    case DeviceAttribute::kUnifiedAddressing:
-    case DeviceAttribute::kCooperativeLaunch:
-    case DeviceAttribute::kVirtualMemory:
-    case DeviceAttribute::kFileDescriptorHandles:
-      return 1;
-    case DeviceAttribute::kIntegrated:
-    case DeviceAttribute::kComputeMode:
-    case DeviceAttribute::kPciDeviceId:
-    case DeviceAttribute::kPciDomainId:
-    case DeviceAttribute::kManagedMemory:
-    case DeviceAttribute::kHostNativeAtomics:
-    case DeviceAttribute::kMemoryPools:
-    case DeviceAttribute::kDmaBuf:
-    case DeviceAttribute::kIpcEvents:
-    case DeviceAttribute::kFabricHandles:
-    case DeviceAttribute::kMulticast:
-      return 0;
+  }
+  if (attribute == kPciBusId) return 16 + device;
+  if (attribute == kMaxSharedBytesPerBlock) return 227 * 1024;
+  for (const DeviceAttribute has : {kUnifiedAddressing, kVirtualMemory, kFileDescriptorHandles}) {
+    if (attribute == has) return 1;
   }
   return 0;
 }
@@ -126,12 +114,12 @@ extern "C" {
 Result cuGetErrorName(Result error, const char** name) {
   const Named* found = FindResult(error);
   *name = found == nullptr ? nullptr : found->name;
-  return found == nullptr ? Result::kInvalidValue : Result::kSuccess;
+  return found == nullptr ? kInvalidValue : Result::kSuccess;
 }
 Result cuGetErrorString(Result error, const char** text) {
   const Named* found = FindResult(error);
   *text = found == nullptr ? nullptr : found->text;
-  return found == nullptr ? Result::kInvalidValue : Result::kSuccess;
+  return found == nullptr ? kInvalidValue : Result::kSuccess;
 }
 
 Result cuDriverGetVersion(int* version) {
@@ -168,7 +156,7 @@ Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, Device device
   if (result != Result::kSuccess) return result;
   *value = Attribute(attribute, device);
   if (*value >= 0) return result;
-  return Refuse(Result::kInvalidValue, "this driver does not know the attribute");
+  return Refuse(kInvalidValue, "this driver does not know the attribute");
 }
 Result cuDeviceGetPCIBusId(char* id, int bytes, Device device) {
   const Result result = EnterFor("cuDeviceGetPCIBusId", device);

@@ -9,6 +9,7 @@ namespace collops_sim {
 namespace {
 
 constexpr unsigned kCall = kNeedsInit | kNeedsContext;
+constexpr unsigned kEventInterprocess = 4;
 
 struct Events {
   std::mutex mutex;
@@ -26,7 +27,7 @@ Result FindEvent(void* handle, Event** event) {
   const std::lock_guard<std::mutex> lock(events.mutex);
   *event = static_cast<Event*>(handle);
   if (events.all.count(handle) != 0) return Result::kSuccess;
-  return Refuse(Result::kInvalidHandle, "there is no such event");
+  return Refuse(kInvalidHandle, "there is no such event");
 }
 
 Result LastRecordOf(void* handle, std::shared_ptr<Mark>* mark) {
@@ -49,9 +50,9 @@ Result cuEventCreate(void** event, unsigned int flags) {
   auto* const made = new Event;
   made->home = CurrentContext();
   made->is_timed = (flags & collops::cuda::kEventDisableTiming) == 0;
-  if ((flags & collops::cuda::kEventInterprocess) != 0 && made->is_timed) {
+  if ((flags & kEventInterprocess) != 0 && made->is_timed) {
     delete made;
-    return Refuse(Result::kInvalidValue, "events of several processes have no timing");
+    return Refuse(kInvalidValue, "events of several processes have no timing");
   }
   Events& events = GetEvents();
   const std::lock_guard<std::mutex> lock(events.mutex);
@@ -64,7 +65,7 @@ Result cuEventDestroy_v2(void* event) {
   if (result != Result::kSuccess) return result;
   Events& events = GetEvents();
   const std::lock_guard<std::mutex> lock(events.mutex);
-  return events.all.erase(event) != 0 ? result : Refuse(Result::kInvalidHandle, "no such event");
+  return events.all.erase(event) != 0 ? result : Refuse(kInvalidHandle, "no such event");
 }
 
 Result cuEventRecord(void* handle, void* stream_handle) {
@@ -75,7 +76,7 @@ Result cuEventRecord(void* handle, void* stream_handle) {
   if (result == Result::kSuccess) result = FindStream(stream_handle, &stream);
   if (result != Result::kSuccess) return result;
   if (event->home != stream->home()) {
-    return Refuse(Result::kInvalidHandle, "event and stream are of different contexts");
+    return Refuse(kInvalidHandle, "event and stream are of different contexts");
   }
   return Record(event, stream);
 }
@@ -110,7 +111,7 @@ Result cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     result = LastRecordOf(handles[i], &marks[i]);
     if (result != Result::kSuccess) return result;
     if (!static_cast<Event*>(handles[i])->is_timed || marks[i] == nullptr) {
-      return Refuse(Result::kInvalidHandle, "an event has no timing, or was not recorded");
+      return Refuse(kInvalidHandle, "an event has no timing, or was not recorded");
     }
     if (!marks[i]->IsReached()) return Result::kNotReady;
   }

@@ -48,7 +48,7 @@ Result Replay(const std::shared_ptr<Executable>& executable, Stream* stream) {
   for (const Graph::Node& node : executable->graph.nodes) {
     if (std::none_of(node.used.begin(), node.used.end(), IsFreed)) continue;
     Mistake("a graph is replayed that uses memory which was freed");
-    return Result::kInvalidValue;
+    return kInvalidValue;
   }
   Result result = Result::kSuccess;
   if (executable->last != nullptr) {
@@ -112,15 +112,14 @@ Result cuGraphLaunch(void* handle, void* stream_handle) {
   if (result == Result::kSuccess) result = FindHere(stream_handle, &stream);
   if (result != Result::kSuccess) return result;
   const std::shared_ptr<Executable> executable = Take(handle, false);
-  if (executable == nullptr) return Refuse(Result::kInvalidValue, "there is no such graph");
+  if (executable == nullptr) return Refuse(kInvalidValue, "there is no such graph");
   if (stream->IsCapturing()) return RefuseInCapture(stream, "cuGraphLaunch in this simulation");
   return Replay(executable, stream);
 }
 Result cuGraphExecDestroy(void* handle) {
   const Result result = Enter("cuGraphExecDestroy", kNeedsInit);
   if (result != Result::kSuccess) return result;
-  return Take(handle, true) != nullptr ? result
-                                       : Refuse(Result::kInvalidValue, "there is no such graph");
+  return Take(handle, true) != nullptr ? result : Refuse(kInvalidValue, "there is no such graph");
 }
 
 Result cuUserObjectCreate(void** object, void* pointer, void (*destroy)(void*),
@@ -129,7 +128,7 @@ Result cuUserObjectCreate(void** object, void* pointer, void (*destroy)(void*),
   if (result != Result::kSuccess) return result;
   if (destroy == nullptr || references == 0 ||
       flags != collops::cuda::kUserObjectNoDestructorSync) {
-    return Refuse(Result::kInvalidValue, "a user object needs a destructor, references and flags");
+    return Refuse(kInvalidValue, "a user object needs a destructor, references and flags");
   }
   *object = new UserObject{destroy, pointer, references};
   return result;

@@ -42,7 +42,7 @@ Result Open(const Content& content, uint64_t origin, DevicePointer* pointer) {
   made.device = content.device;
   made.page_bytes = content.page_bytes;
   made.file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (made.file < 0) return Refuse(Result::kInvalidHandle, "the memory or its process is gone");
+  if (made.file < 0) return Refuse(kInvalidHandle, "the memory or its process is gone");
   made.pages = TakeAddresses(made.page_bytes, kPage);
   if (!MapPages(made.pages, made.page_bytes, made.file, 0, false, true)) return kMapFailed;
   made.begin = made.pages + content.offset;
@@ -63,7 +63,7 @@ Result cuIpcGetMemHandle(IpcMemoryHandle* handle, DevicePointer pointer) {
   if (result != Result::kSuccess) return result;
   const Allocation found = Find(pointer, 0);
   if (found.kind != Allocation::kDevice) {
-    return Refuse(Result::kInvalidValue, "only memory of cuMemAlloc has IPC handles");
+    return Refuse(kInvalidValue, "only memory of cuMemAlloc has IPC handles");
   }
   const Content content{
       kMagic,      getpid(),         found.file, found.device, 0, found.begin - found.pages,
@@ -77,16 +77,16 @@ Result cuIpcOpenMemHandle_v2(DevicePointer* pointer, IpcMemoryHandle handle, uns
   if (result != Result::kSuccess) return result;
   Content content{};
   std::memcpy(&content, &handle, sizeof(content));
-  if (content.magic != kMagic) return Refuse(Result::kInvalidHandle, "this is no IPC handle");
+  if (content.magic != kMagic) return Refuse(kInvalidHandle, "this is no IPC handle");
   if (flags != collops::cuda::kIpcLazyPeerAccess) {
-    return Refuse(Result::kInvalidValue, "CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS is missing");
+    return Refuse(kInvalidValue, "CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS is missing");
   }
   if (content.process == getpid()) {
-    return Refuse(Result::kInvalidContext, "a handle of this process cannot be opened in it");
+    return Refuse(kInvalidContext, "a handle of this process cannot be opened in it");
   }
   const int device = CurrentContext()->device;
   if (content.device != device && !CanAccessPeer(device, content.device)) {
-    return Refuse(Result::kPeerAccessUnsupported, "the device cannot reach this memory");
+    return Refuse(kPeerAccessUnsupported, "the device cannot reach this memory");
   }
   const uint64_t origin = static_cast<uint64_t>(content.process) << 44 ^ content.begin;
   const Allocation again = OpenAgain(origin);
@@ -98,13 +98,13 @@ Result cuIpcCloseMemHandle(DevicePointer pointer) {
   const Result result = Enter("cuIpcCloseMemHandle", kSlowCall);
   if (result != Result::kSuccess) return result;
   const int left = CloseOnce(pointer);
-  if (left < 0) return Refuse(Result::kInvalidValue, "this is no memory of cuIpcOpenMemHandle");
+  if (left < 0) return Refuse(kInvalidValue, "this is no memory of cuIpcOpenMemHandle");
   if (left > 0) return result;
   bool in_use = false;
   const Allocation removed = Remove(pointer, &in_use);
   if (in_use) {
     Mistake("memory of another process is closed that a stream has yet to use");
-    return Result::kInvalidValue;
+    return kInvalidValue;
   }
   ForgetOpener(removed.file, removed.page_bytes);
   UnmapPages(removed.pages, removed.page_bytes);

@@ -11,14 +11,15 @@
 #include "driver/stream.h"
 
 using collops::cuda::DevicePointer;
-using collops::cuda::MemoryType;
-using collops::cuda::PointerAttribute;
 using collops_sim::Allocation;
 using collops_sim::CurrentContext;
 using collops_sim::Enter;
 using collops_sim::Find;
 using collops_sim::HostView;
+using collops_sim::kInvalidValue;
+using collops_sim::MemoryType;
 using collops_sim::Mistake;
+using collops_sim::PointerAttribute;
 using collops_sim::Refuse;
 using collops_sim::Result;
 using collops_sim::Stream;
@@ -31,19 +32,19 @@ constexpr unsigned kSlowCall = kCall | collops_sim::kIsUnsafe | collops_sim::kMa
 Result FreeOf(Allocation::Kind kind, uint64_t pointer) {
   if (pointer == 0) return Result::kSuccess;
   if (Find(pointer, 0).kind != kind || Find(pointer, 0).begin != pointer) {
-    return Refuse(Result::kInvalidValue, "there is no such allocation");
+    return Refuse(kInvalidValue, "there is no such allocation");
   }
   const Allocation found = Find(pointer, 0);
   const bool shared = kind == Allocation::kDevice;
   if (const int opener = shared ? collops_sim::FindOpener(found.file, found.page_bytes) : 0) {
     Mistake("memory is freed that process " + std::to_string(opener) + " has open");
-    return Result::kInvalidValue;
+    return kInvalidValue;
   }
   bool in_use = false;
   const Allocation removed = collops_sim::Remove(pointer, &in_use);
   if (in_use) {
     Mistake("memory is freed that a stream has yet to use");
-    return Result::kInvalidValue;
+    return kInvalidValue;
   }
   collops_sim::UnmapPages(removed.pages, removed.page_bytes);
   close(removed.file);
@@ -55,9 +56,9 @@ Result CheckEnd(DevicePointer pointer, size_t bytes) {
   const Allocation found = Find(pointer, bytes);
   if (bytes == 0 || found.kind != Allocation::kNothing) {
     if (found.accessible) return Result::kSuccess;
-    return Refuse(Result::kInvalidValue, "cuMemSetAccess has not been called for these bytes");
+    return Refuse(kInvalidValue, "cuMemSetAccess has not been called for these bytes");
   }
-  return Refuse(Result::kInvalidValue,
+  return Refuse(kInvalidValue,
                 std::to_string(bytes) + " bytes are not all in one device allocation");
 }
 
@@ -83,7 +84,7 @@ Result Fill(const char* name, DevicePointer to, T value, size_t count, void* han
   Result result = Enter(name, kCall);
   if (result == Result::kSuccess) result = CheckEnd(to, count * sizeof(T));
   if (result != Result::kSuccess) return result;
-  if (to % sizeof(T) != 0) return Refuse(Result::kInvalidValue, "the address is not aligned");
+  if (to % sizeof(T) != 0) return Refuse(kInvalidValue, "the address is not aligned");
   Stream* stream = nullptr;
   result = collops_sim::FindHere(handle, &stream);
   if (result != Result::kSuccess) return result;
@@ -111,7 +112,7 @@ Result cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
   Result result = Enter("cuMemAlloc_v2", kSlowCall);
   if (result != Result::kSuccess) return result;
-  if (bytes == 0) return Refuse(Result::kInvalidValue, "cuMemAlloc of 0 bytes");
+  if (bytes == 0) return Refuse(kInvalidValue, "cuMemAlloc of 0 bytes");
   Allocation made;
   result = collops_sim::Allocate(bytes, CurrentContext()->device, &made);
   if (result == Result::kSuccess) *pointer = made.begin;
@@ -126,7 +127,7 @@ Result cuMemFree_v2(DevicePointer pointer) {
 Result cuMemHostAlloc(void** pointer, size_t bytes, unsigned int) {
   const Result result = Enter("cuMemHostAlloc", kSlowCall);
   if (result != Result::kSuccess) return result;
-  if (bytes == 0) return Refuse(Result::kInvalidValue, "cuMemHostAlloc of 0 bytes");
+  if (bytes == 0) return Refuse(kInvalidValue, "cuMemHostAlloc of 0 bytes");
   Allocation made;
   made.kind = Allocation::kPinned;
   made.bytes = bytes;
@@ -152,7 +153,7 @@ Result cuMemHostGetDevicePointer_v2(DevicePointer* pointer, void* host, unsigned
   if (result != Result::kSuccess) return result;
   *pointer = reinterpret_cast<DevicePointer>(host);
   if (Find(*pointer, 0).kind == Allocation::kPinned) return Result::kSuccess;
-  return Refuse(Result::kInvalidValue, "this is no memory of cuMemHostAlloc");
+  return Refuse(kInvalidValue, "this is no memory of cuMemHostAlloc");
 }
 
 // For torch, which asks for two of them.
@@ -161,7 +162,7 @@ Result cuPointerGetAttribute(void* data, PointerAttribute attribute, DevicePoint
   if (result != Result::kSuccess) return result;
   const Allocation found = Find(pointer, 0);
   if (found.kind == Allocation::kNothing) {
-    return Refuse(Result::kInvalidValue, "CUDA does not know this address");
+    return Refuse(kInvalidValue, "CUDA does not know this address");
   }
   const bool is_pinned = found.kind == Allocation::kPinned;
   if (attribute == PointerAttribute::kMemoryType) {
@@ -172,7 +173,7 @@ Result cuPointerGetAttribute(void* data, PointerAttribute attribute, DevicePoint
     *static_cast<int*>(data) = std::max(found.device, 0);
     return result;
   }
-  return Refuse(Result::kInvalidValue, "the simulation does not know this attribute");
+  return Refuse(kInvalidValue, "the simulation does not know this attribute");
 }
 
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, void* stream) {

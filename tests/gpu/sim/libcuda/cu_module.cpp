@@ -95,7 +95,7 @@ Result FindFunction(void* handle, Function** function) {
   const std::lock_guard<std::mutex> lock(modules.mutex);
   *function = static_cast<Function*>(handle);
   if (modules.functions.count(handle) != 0) return Result::kSuccess;
-  return Refuse(Result::kInvalidHandle, "there is no such kernel");
+  return Refuse(kInvalidHandle, "there is no such kernel");
 }
 
 // A copy of what a kernel was given, and the device memory to which it points. Every aligned word
@@ -133,13 +133,13 @@ std::string CheckMemory(const Arguments& given, Context* context) {
 
 Result CheckShape(const Grid& grid, uint32_t shared_bytes) {
   if (grid.blocks == 0 || grid.threads == 0) {
-    return Refuse(Result::kInvalidValue, "a grid without blocks or threads");
+    return Refuse(kInvalidValue, "a grid without blocks or threads");
   }
   if (grid.threads > kMostThreads) {
-    return Refuse(Result::kInvalidValue, "a block of more than 1024 threads");
+    return Refuse(kInvalidValue, "a block of more than 1024 threads");
   }
   if (shared_bytes > kSharedBytes) {
-    return Refuse(Result::kInvalidValue, "more shared memory than a block has unasked");
+    return Refuse(kInvalidValue, "more shared memory than a block has unasked");
   }
   return Result::kSuccess;
 }
@@ -153,11 +153,11 @@ Result LaunchOn(void* stream_handle, void* handle, const Grid& grid, uint32_t sh
   if (result == Result::kSuccess) result = CheckShape(grid, shared);
   if (result != Result::kSuccess) return result;
   if (args == nullptr || extra != nullptr) {
-    return Refuse(Result::kInvalidValue, "the kernels take one struct, by `kernelParams`");
+    return Refuse(kInvalidValue, "the kernels take one struct, by `kernelParams`");
   }
   Context* const context = ContextOf(stream);
   if (function->module->context != context) {
-    return Refuse(Result::kInvalidHandle, "the kernel was loaded in another context");
+    return Refuse(kInvalidHandle, "the kernel was loaded in another context");
   }
   const Kernel* const kernel = function->kernel;
   const Arguments given(args[0], kernel->args_bytes, std::max(kernel->args_align, sizeof(void*)));
@@ -170,7 +170,7 @@ Result LaunchOn(void* stream_handle, void* handle, const Grid& grid, uint32_t sh
   const std::string wrong = CheckMemory(given, context);
   if (!wrong.empty()) {
     Mistake(std::string(kernel->name) + " uses " + wrong);
-    return stream->Enqueue([] { return Result::kIllegalAddress; });
+    return stream->Enqueue([] { return kIllegalAddress; });
   }
   stream->WaitForRoom();
   return stream->Enqueue([=] { return RunGrid(*kernel, given.copy.get(), grid, context); },
@@ -197,16 +197,16 @@ Result cuModuleUnload(void* module) {
   if (result != Result::kSuccess) return result;
   Modules& modules = GetModules();
   const std::lock_guard<std::mutex> lock(modules.mutex);
-  return modules.modules.erase(module) != 0 ? result : Result::kInvalidHandle;
+  return modules.modules.erase(module) != 0 ? result : kInvalidHandle;
 }
 Result cuModuleGetFunction(void** function, void* module, const char* name) {
   const Result result = Enter("cuModuleGetFunction", kCall);
   if (result != Result::kSuccess) return result;
   Modules& modules = GetModules();
   const std::lock_guard<std::mutex> lock(modules.mutex);
-  if (modules.modules.count(module) == 0) return Result::kInvalidHandle;
+  if (modules.modules.count(module) == 0) return kInvalidHandle;
   const Kernel* kernel = FindBody(name);
-  if (kernel == nullptr) return Refuse(Result::kNotFound, std::string("no kernel ") + name);
+  if (kernel == nullptr) return Refuse(kNotFound, std::string("no kernel ") + name);
   auto* const made = new Function{static_cast<Module*>(module), kernel};
   *function = *modules.functions.insert(made).first;
   return result;
@@ -223,7 +223,7 @@ Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, in
   Function* function = nullptr;
   Result result = Enter("cuOccupancyMaxActiveBlocksPerMultiprocessor", kCall);
   if (result == Result::kSuccess) result = FindFunction(handle, &function);
-  if (threads <= 0) result = Result::kInvalidValue;
+  if (threads <= 0) result = kInvalidValue;
   if (result == Result::kSuccess) *blocks = kBlocksPerMultiprocessor;
   return result;
 }
@@ -234,7 +234,7 @@ Result cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid_y, 
   const Result result = Enter("cuLaunchKernel", kCall);
   if (result != Result::kSuccess) return result;
   if (grid_y * grid_z * block_y * block_z != 1) {
-    return Refuse(Result::kInvalidValue, "grids and blocks have one dimension here");
+    return Refuse(kInvalidValue, "grids and blocks have one dimension here");
   }
   return LaunchOn(stream, function, {grid_x, block_x}, shared, args, extra);
 }

@@ -20,7 +20,7 @@ constexpr int kLeastPriority = 0;
 constexpr int kGreatestPriority = -5;
 
 Result Create(void** handle, unsigned int flags, int priority) {
-  if (flags > collops::cuda::kStreamNonBlocking) return Result::kInvalidValue;
+  if (flags > collops::cuda::kStreamNonBlocking) return kInvalidValue;
   const bool blocks = flags != collops::cuda::kStreamNonBlocking;
   Stream* const stream = CreateStream(
       CurrentContext(), blocks ? Stream::Order::kBlocking : Stream::Order::kNonBlocking);
@@ -66,7 +66,7 @@ Result cuStreamDestroy_v2(void* handle) {
   const Result result = Enter("cuStreamDestroy_v2", kCall);
   if (result != Result::kSuccess) return result;
   if (DestroyStream(handle)) return result;
-  return Refuse(Result::kInvalidHandle, "there is no such stream");
+  return Refuse(kInvalidHandle, "there is no such stream");
 }
 Result cuStreamSynchronize(void* handle) {
   Stream* stream = nullptr;
@@ -124,7 +124,7 @@ Result cuStreamBeginCapture_v2(void* handle, CaptureMode mode) {
   if (result != Result::kSuccess) return result;
   if (stream->order() != Stream::Order::kLegacy)
     return BeginCapture(stream, static_cast<int>(mode));
-  return Refuse(Result::kStreamCaptureUnsupported, "the legacy stream cannot be captured");
+  return Refuse(kCaptureUnsupported, "the legacy stream cannot be captured");
 }
 Result cuStreamEndCapture(void* handle, void** graph) {
   Stream* stream = nullptr;

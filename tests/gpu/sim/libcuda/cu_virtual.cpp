@@ -14,9 +14,32 @@
 #include "driver/memory.h"
 
 using namespace collops_sim;
-using namespace collops::cuda;
+using collops::cuda::DevicePointer;
 
 namespace {
+
+// CUmemGenericAllocationHandle, CUmemLocation, CUmemAllocationProp and CUmemAccessDesc, with the
+// numbers of their enumerations.
+using AllocationHandle = uint64_t;
+struct Location {
+  int32_t type;
+  int32_t id;
+};
+struct AllocationProperties {
+  int32_t type;
+  int32_t requested_handle_types;
+  Location location;
+  void* win32_metadata;
+  uint8_t flags[8];
+};
+struct AccessDescription {
+  Location location;
+  int32_t rights;
+};
+constexpr int32_t kPinnedType = 1;
+constexpr int32_t kFabric = 8;
+constexpr int32_t kOfDevice = 1;
+constexpr int32_t kReadWrite = 3;
 
 constexpr unsigned kSlowCall = kNeedsInit | kNeedsContext | kIsUnsafe | kMayWait;
 constexpr size_t kGranularity = size_t{2} << 20;
@@ -49,7 +72,7 @@ Result FindHandle(uint64_t number, Handle* handle) {
   Table& table = GetTable();
   const std::lock_guard<std::mutex> lock(table.mutex);
   const auto found = table.handles.find(number);
-  if (found == table.handles.end()) return Refuse(Result::kInvalidValue, "no such allocation");
+  if (found == table.handles.end()) return Refuse(kInvalidValue, "no such allocation");
   *handle = found->second;
   return Result::kSuccess;
 }
@@ -67,27 +90,18 @@ bool IsReserved(uint64_t pointer, size_t bytes) {
 
 extern "C" {
 
-Result cuMemGetAllocationGranularity(size_t* bytes, const AllocationProperties* properties,
-                                     Granularity) {
-  const Result result = Enter("cuMemGetAllocationGranularity", kNeedsInit);
-  if (result != Result::kSuccess) return result;
-  if (PrimaryOf(properties->location.id) == nullptr) return Result::kInvalidDevice;
-  *bytes = kGranularity;
-  return result;
-}
 Result cuMemCreate(AllocationHandle* handle, size_t bytes, const AllocationProperties* properties,
                    unsigned long long flags) {
   const Result result = Enter("cuMemCreate", kSlowCall);
   if (result != Result::kSuccess) return result;
   if (bytes == 0 || bytes % kGranularity != 0 || flags != 0) {
-    return Refuse(Result::kInvalidValue, "the size is no multiple of the granularity");
+    return Refuse(kInvalidValue, "the size is no multiple of the granularity");
   }
-  if (properties->type != AllocationType::kPinned ||
-      properties->location.type != LocationType::kDevice ||
+  if (properties->type != kPinnedType || properties->location.type != kOfDevice ||
       PrimaryOf(properties->location.id) == nullptr) {
-    return Refuse(Result::kInvalidValue, "only pinned memory of a device is simulated");
+    return Refuse(kInvalidValue, "only pinned memory of a device is simulated");
   }
-  if (properties->requested_handle_types == HandleType::kFabric) return Result::kNotSupported;
+  if (properties->requested_handle_types == kFabric) return Result::kNotSupported;
   const int file = NewFile(bytes, properties->location.id);
   if (file < 0) return Result::kOutOfMemory;
   *handle = Keep({file, bytes, properties->location.id});
@@ -98,7 +112,7 @@ Result cuMemRelease(AllocationHandle number) {
   const Result result = Enter("cuMemRelease", kNeedsInit);
   Handle handle;
   if (result != Result::kSuccess || FindHandle(number, &handle) != Result::kSuccess) {
-    return result == Result::kSuccess ? Result::kInvalidValue : result;
+    return result == Result::kSuccess ? kInvalidValue : result;
   }
   Table& table = GetTable();
   const std::lock_guard<std::mutex> lock(table.mutex);
@@ -111,7 +125,7 @@ Result cuMemAddressReserve(DevicePointer* pointer, size_t bytes, size_t alignmen
   const Result result = Enter("cuMemAddressReserve", kNeedsInit);
   if (result != Result::kSuccess) return result;
   if (bytes == 0 || bytes % kGranularity != 0) {
-    return Refuse(Result::kInvalidValue, "the size is no multiple of the granularity");
+    return Refuse(kInvalidValue, "the size is no multiple of the granularity");
   }
   *pointer = TakeAddresses(bytes, alignment > kGranularity ? alignment : kGranularity);
   if (*pointer == 0) return Result::kOutOfMemory;
@@ -124,12 +138,12 @@ Result cuMemAddressFree(DevicePointer pointer, size_t bytes) {
   const Result result = Enter("cuMemAddressFree", kNeedsInit);
   if (result != Result::kSuccess) return result;
   if (Find(pointer, 0).kind != Allocation::kNothing) {
-    return Refuse(Result::kInvalidValue, "memory is still mapped there");
+    return Refuse(kInvalidValue, "memory is still mapped there");
   }
   Table& table = GetTable();
   const std::lock_guard<std::mutex> lock(table.mutex);
   const auto found = table.reserved.find(pointer);
-  if (found == table.reserved.end() || found->second != bytes) return Result::kInvalidValue;
+  if (found == table.reserved.end() || found->second != bytes) return kInvalidValue;
   table.reserved.erase(found);
   return result;
 }
@@ -141,7 +155,7 @@ Result cuMemMap(DevicePointer pointer, size_t bytes, size_t offset, AllocationHa
   if (result != Result::kSuccess) return result;
   if (!IsReserved(pointer, bytes) || offset != 0 || bytes != handle.bytes ||
       Find(pointer, 0).kind != Allocation::kNothing) {
-    return Refuse(Result::kInvalidValue, "the addresses are not reserved, taken, or too few");
+    return Refuse(kInvalidValue, "the addresses are not reserved, taken, or too few");
   }
   Allocation made;
   made.kind = Allocation::kVirtual;
@@ -159,13 +173,13 @@ Result cuMemUnmap(DevicePointer pointer, size_t bytes) {
   if (result != Result::kSuccess) return result;
   const Allocation found = Find(pointer, bytes);
   if (found.kind != Allocation::kVirtual || found.begin != pointer || found.bytes != bytes) {
-    return Refuse(Result::kInvalidValue, "this is no mapping of cuMemMap");
+    return Refuse(kInvalidValue, "this is no mapping of cuMemMap");
   }
   bool in_use = false;
   const Allocation removed = Remove(pointer, &in_use);
   if (in_use) {
     Mistake("memory is unmapped that a stream has yet to use");
-    return Result::kInvalidValue;
+    return kInvalidValue;
   }
   UnmapPages(removed.pages, removed.page_bytes);
   close(removed.file);
@@ -177,7 +191,7 @@ Result cuMemSetAccess(DevicePointer pointer, size_t bytes, const AccessDescripti
   if (result != Result::kSuccess) return result;
   const Allocation found = Find(pointer, bytes);
   if (found.kind != Allocation::kVirtual) {
-    return Refuse(Result::kInvalidValue, "this is no mapping of cuMemMap");
+    return Refuse(kInvalidValue, "this is no mapping of cuMemMap");
   }
   for (size_t i = 0; i < count; ++i) {
     const int device = descriptions[i].location.id;
@@ -185,9 +199,9 @@ Result cuMemSetAccess(DevicePointer pointer, size_t bytes, const AccessDescripti
     if (device != found.device && !CanAccessPeer(device, found.device)) {
       return Refuse(Result::kNotSupported, "the device cannot reach this memory");
     }
-    if (descriptions[i].rights != AccessRights::kReadWrite) continue;
+    if (descriptions[i].rights != kReadWrite) continue;
     if (mprotect(HostView(found.pages), found.page_bytes, PROT_READ | PROT_WRITE) != 0) {
-      return Result::kUnknown;
+      return kUnknown;
     }
     SetAccessible(found.begin, device);
   }

@@ -3,7 +3,6 @@
 #include <type_traits>
 
 #include "collops/kernels/cuda/driver.h"
-#include "sim/faults.h"
 
 using namespace collops::cuda;
 
@@ -14,72 +13,37 @@ using namespace collops::cuda;
   _(get_error_string, cuGetErrorString) _(device_get_count, cuDeviceGetCount)                    \
   _(device_get, cuDeviceGet) _(device_get_name, cuDeviceGetName)                                 \
   _(device_get_uuid, cuDeviceGetUuid_v2) _(device_get_attribute, cuDeviceGetAttribute)           \
-  _(device_get_pci_bus_id, cuDeviceGetPCIBusId) _(device_can_access_peer, cuDeviceCanAccessPeer) \
-  _(primary_ctx_retain, cuDevicePrimaryCtxRetain)                                                \
-  _(primary_ctx_release, cuDevicePrimaryCtxRelease_v2) _(ctx_push_current, cuCtxPushCurrent_v2)  \
+  _(device_can_access_peer, cuDeviceCanAccessPeer)                                               \
+  _(primary_ctx_retain, cuDevicePrimaryCtxRetain) _(ctx_push_current, cuCtxPushCurrent_v2)       \
   _(ctx_pop_current, cuCtxPopCurrent_v2) _(ctx_get_current, cuCtxGetCurrent)                     \
-  _(ctx_get_device, cuCtxGetDevice) _(ctx_synchronize, cuCtxSynchronize)                         \
-  _(ctx_enable_peer_access, cuCtxEnablePeerAccess)                                               \
-  _(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange) _(mem_get_info, cuMemGetInfo_v2) \
-  _(mem_alloc, cuMemAlloc_v2) _(mem_free, cuMemFree_v2) _(mem_host_alloc, cuMemHostAlloc)        \
-  _(mem_free_host, cuMemFreeHost) _(mem_host_get_device_pointer, cuMemHostGetDevicePointer_v2)   \
-  _(mem_get_address_range, cuMemGetAddressRange_v2)                                              \
-  _(pointer_get_attribute, cuPointerGetAttribute)                                                \
-  _(pointer_get_attributes, cuPointerGetAttributes) _(memcpy_async, cuMemcpyAsync)               \
+  _(ctx_get_device, cuCtxGetDevice) _(ctx_enable_peer_access, cuCtxEnablePeerAccess)             \
+  _(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange) _(mem_alloc, cuMemAlloc_v2)      \
+  _(mem_free, cuMemFree_v2) _(mem_host_alloc, cuMemHostAlloc)                                    \
+  _(mem_host_get_device_pointer, cuMemHostGetDevicePointer_v2) _(memcpy_async, cuMemcpyAsync)    \
   _(memcpy_htod_async, cuMemcpyHtoDAsync_v2) _(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)          \
   _(memset_d8_async, cuMemsetD8Async) _(memset_d32_async, cuMemsetD32Async)                      \
   _(ipc_get_mem_handle, cuIpcGetMemHandle) _(ipc_open_mem_handle, cuIpcOpenMemHandle_v2)         \
-  _(ipc_close_mem_handle, cuIpcCloseMemHandle)                                                   \
-  _(mem_get_allocation_granularity, cuMemGetAllocationGranularity) _(mem_create, cuMemCreate)    \
-  _(mem_release, cuMemRelease) _(mem_retain_allocation_handle, cuMemRetainAllocationHandle)      \
-  _(mem_export, cuMemExportToShareableHandle) _(mem_import, cuMemImportFromShareableHandle)      \
-  _(mem_address_reserve, cuMemAddressReserve) _(mem_address_free, cuMemAddressFree)              \
-  _(mem_map, cuMemMap) _(mem_unmap, cuMemUnmap) _(mem_set_access, cuMemSetAccess)                \
   _(stream_create, cuStreamCreate) _(stream_create_with_priority, cuStreamCreateWithPriority)    \
   _(stream_destroy, cuStreamDestroy_v2) _(stream_synchronize, cuStreamSynchronize)               \
-  _(stream_query, cuStreamQuery) _(stream_wait_event, cuStreamWaitEvent)                         \
-  _(stream_get_ctx, cuStreamGetCtx) _(stream_is_capturing, cuStreamIsCapturing)                  \
+  _(stream_wait_event, cuStreamWaitEvent) _(stream_is_capturing, cuStreamIsCapturing)            \
   _(stream_get_capture_info, cuStreamGetCaptureInfo_v2)                                          \
   _(stream_begin_capture, cuStreamBeginCapture_v2) _(stream_end_capture, cuStreamEndCapture)     \
-  _(exchange_capture_mode, cuThreadExchangeStreamCaptureMode)                                    \
-  _(launch_host_func, cuLaunchHostFunc) _(event_create, cuEventCreate)                           \
+  _(exchange_capture_mode, cuThreadExchangeStreamCaptureMode) _(event_create, cuEventCreate)     \
   _(event_record, cuEventRecord) _(event_query, cuEventQuery)                                    \
-  _(event_synchronize, cuEventSynchronize) _(event_elapsed_time, cuEventElapsedTime)             \
-  _(event_destroy, cuEventDestroy_v2) _(user_object_create, cuUserObjectCreate)                  \
-  _(user_object_release, cuUserObjectRelease)                                                    \
-  _(graph_retain_user_object, cuGraphRetainUserObject)                                           \
+  _(event_elapsed_time, cuEventElapsedTime) _(event_destroy, cuEventDestroy_v2)                  \
+  _(user_object_create, cuUserObjectCreate) _(graph_retain_user_object, cuGraphRetainUserObject) \
   _(graph_instantiate, cuGraphInstantiateWithFlags) _(graph_launch, cuGraphLaunch)               \
   _(graph_exec_destroy, cuGraphExecDestroy) _(graph_destroy, cuGraphDestroy)                     \
   _(module_load_data, cuModuleLoadData) _(module_unload, cuModuleUnload)                         \
-  _(module_get_function, cuModuleGetFunction) _(func_get_attribute, cuFuncGetAttribute)          \
-  _(func_set_attribute, cuFuncSetAttribute)                                                      \
+  _(module_get_function, cuModuleGetFunction)                                                    \
   _(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor)                    \
-  _(launch_kernel, cuLaunchKernel) _(launch_kernel_ex, cuLaunchKernelEx)                         \
-  _(func_load, cuFuncLoad)
+  _(launch_kernel, cuLaunchKernel) _(func_load, cuFuncLoad)
 // clang-format on
 
 #define COLLOPS_SIM_DECLARE(member, name) std::remove_pointer_t<decltype(DriverApi::member)> name;
 extern "C" {
 COLLOPS_SIM_FUNCTIONS(COLLOPS_SIM_DECLARE)
 }
-
-// What collops looks up and nothing calls.
-#define COLLOPS_SIM_UNUSED(name, ...)                                                    \
-  extern "C" Result name(__VA_ARGS__) {                                                  \
-    return collops_sim::Refuse(Result::kNotSupported, #name " has no use in the tests"); \
-  }
-COLLOPS_SIM_UNUSED(cuDevicePrimaryCtxRelease_v2, Device)
-COLLOPS_SIM_UNUSED(cuFuncGetAttribute, int*, FunctionAttribute, Function)
-COLLOPS_SIM_UNUSED(cuFuncSetAttribute, Function, FunctionAttribute, int)
-COLLOPS_SIM_UNUSED(cuLaunchKernelEx, const LaunchConfig*, Function, void**, void**)
-COLLOPS_SIM_UNUSED(cuMemExportToShareableHandle, void*, AllocationHandle, HandleType,
-                   unsigned long long)
-COLLOPS_SIM_UNUSED(cuMemGetAddressRange_v2, DevicePointer*, size_t*, DevicePointer)
-COLLOPS_SIM_UNUSED(cuMemImportFromShareableHandle, AllocationHandle*, void*, HandleType)
-COLLOPS_SIM_UNUSED(cuMemRetainAllocationHandle, AllocationHandle*, void*)
-COLLOPS_SIM_UNUSED(cuPointerGetAttributes, unsigned int, PointerAttribute*, void**, DevicePointer)
-COLLOPS_SIM_UNUSED(cuStreamGetCtx, Stream, Context*)
-COLLOPS_SIM_UNUSED(cuUserObjectRelease, UserObject, unsigned int)
 
 namespace collops_sim {
 

@@ -46,8 +46,8 @@ Result Describe(cudaDeviceProp* found, int device) {
       {DeviceAttribute::kComputeCapabilityMinor, &found->minor},
       {DeviceAttribute::kMultiprocessorCount, &found->multiProcessorCount},
       {DeviceAttribute::kL2CacheBytes, &found->l2CacheSize},
-      {DeviceAttribute::kPciBusId, &found->pciBusID},
-      {DeviceAttribute::kUnifiedAddressing, &found->unifiedAddressing},
+      {collops_sim::kPciBusId, &found->pciBusID},
+      {collops_sim::kUnifiedAddressing, &found->unifiedAddressing},
   };
   for (const auto& [attribute, value] : asked) {
     if (result == Result::kSuccess) result = ask(attribute, value);
@@ -126,14 +126,14 @@ cudaError_t cudaSetDevice(int device) {
   return Kept(Choose(device));
 }
 cudaError_t cudaDeviceSynchronize() {
-  return InContext([] { return kSimulated.ctx_synchronize(); });
+  return InContext([] { return cuCtxSynchronize(); });
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int device) {
   std::memset(found, 0, sizeof(*found));
   size_t free_bytes = 0;
   return InContext([&] {
     const Result result = Describe(found, device);
-    return result == Result::kSuccess ? kSimulated.mem_get_info(&free_bytes, &found->totalGlobalMem)
+    return result == Result::kSuccess ? cuMemGetInfo_v2(&free_bytes, &found->totalGlobalMem)
                                       : result;
   });
 }
@@ -142,7 +142,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       [=] { return kSimulated.device_get_attribute(value, DeviceAttribute(attribute), device); });
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
-  return InContext([=] { return kSimulated.device_get_pci_bus_id(id, bytes, device); });
+  return InContext([=] { return cuDeviceGetPCIBusId(id, bytes, device); });
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return InContext([=] { return kSimulated.device_can_access_peer(can, device, peer); });

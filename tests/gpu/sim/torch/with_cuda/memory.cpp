@@ -7,10 +7,10 @@
 using namespace cudart_on_sim;
 using collops::cuda::DevicePointer;
 using collops::cuda::IpcMemoryHandle;
-using collops::cuda::MemoryType;
-using collops::cuda::PointerAttribute;
 using collops::cuda::Result;
 using collops_sim::kSimulated;
+using collops_sim::MemoryType;
+using collops_sim::PointerAttribute;
 
 namespace {
 
@@ -42,10 +42,10 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned int flags) {
   return InContext([=] { return kSimulated.mem_host_alloc(pointer, bytes, flags); });
 }
 cudaError_t cudaFreeHost(void* pointer) {
-  return InContext([=] { return kSimulated.mem_free_host(pointer); });
+  return InContext([=] { return cuMemFreeHost(pointer); });
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  return InContext([=] { return kSimulated.mem_get_info(free_bytes, total_bytes); });
+  return InContext([=] { return cuMemGetInfo_v2(free_bytes, total_bytes); });
 }
 
 // Memory that CUDA does not know is no error.
@@ -57,14 +57,12 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const void* p
   return InContext([=] {
     MemoryType type{};
     const DevicePointer address = Address(pointer);
-    const Result result =
-        kSimulated.pointer_get_attribute(&type, PointerAttribute::kMemoryType, address);
+    const Result result = cuPointerGetAttribute(&type, PointerAttribute::kMemoryType, address);
     if (result != Result::kSuccess) return Result::kSuccess;
     found->type = cudaMemoryType(type);
     found->devicePointer = const_cast<void*>(pointer);
     if (type == MemoryType::kDevice) found->hostPointer = nullptr;
-    return kSimulated.pointer_get_attribute(&found->device, PointerAttribute::kDeviceOrdinal,
-                                            address);
+    return cuPointerGetAttribute(&found->device, PointerAttribute::kDeviceOrdinal, address);
   });
 }
 
@@ -106,7 +104,7 @@ cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsi
   });
 }
 cudaError_t cudaIpcCloseMemHandle(void* pointer) {
-  return InContext([=] { return kSimulated.ipc_close_mem_handle(Address(pointer)); });
+  return InContext([=] { return cuIpcCloseMemHandle(Address(pointer)); });
 }
 
 }  // extern "C"

@@ -2,13 +2,27 @@
 
 #include <cuda_runtime_api.h>
 
-#include "collops/kernels/cuda/driver.h"
+#include "driver/numbers.h"
 
 namespace collops_sim {
 
 extern const collops::cuda::DriverApi kSimulated;
 
 }  // namespace collops_sim
+
+// What it calls of the driver and collops does not, by the published signatures.
+extern "C" {
+collops_sim::Result cuDeviceGetPCIBusId(char* id, int bytes, int device);
+collops_sim::Result cuCtxSynchronize();
+collops_sim::Result cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes);
+collops_sim::Result cuMemFreeHost(void* pointer);
+collops_sim::Result cuPointerGetAttribute(void* data, collops_sim::PointerAttribute attribute,
+                                          uint64_t pointer);
+collops_sim::Result cuIpcCloseMemHandle(uint64_t pointer);
+collops_sim::Result cuStreamQuery(void* stream);
+collops_sim::Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* user_data);
+collops_sim::Result cuEventSynchronize(void* event);
+}
 
 // CUDA's runtime, as far as torch's CUDA build calls it, on the simulated libcuda. NVIDIA's own
 // cannot run there, because it calls the driver through tables that are not published. Preloaded,

@@ -37,7 +37,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return InContext([=] { return kSimulated.stream_synchronize(stream); });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return InContext([=] { return kSimulated.stream_query(stream); });
+  return InContext([=] { return cuStreamQuery(stream); });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
   *priority = 0;
@@ -47,7 +47,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return InContext([=] { return kSimulated.stream_wait_event(stream, event, flags); });
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
-  return InContext([=] { return kSimulated.launch_host_func(stream, function, user_data); });
+  return InContext([=] { return cuLaunchHostFunc(stream, function, user_data); });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
@@ -69,7 +69,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return InContext([=] { return kSimulated.event_query(event); });
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return InContext([=] { return kSimulated.event_synchronize(event); });
+  return InContext([=] { return cuEventSynchronize(event); });
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   return InContext([=] { return kSimulated.event_elapsed_time(milliseconds, begin, end); });
