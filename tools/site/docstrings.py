@@ -5,30 +5,28 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from functools import reduce
 from typing import Any
 
 import griffe
 
-DECORATOR = "documented_by"
+STRUCTS = "collops.atb."
 
 
-def set_at_run_time(method: griffe.Function) -> str:
-    """The docstring that a method has once its module is imported."""
-    module = importlib.import_module(method.module.path)
-    path = method.path.removeprefix(f"{module.__name__}.").split(".")
-    return inspect.getdoc(reduce(getattr, path, module)) or ""
+def at_run_time(struct: griffe.Class) -> str:
+    """The docstring of a struct once it is made, which has the fields of all structs."""
+    made = getattr(importlib.import_module(struct.module.path), struct.name)
+    return inspect.getdoc(made) or ""
 
 
 class Docstrings(griffe.Extension):
-    """Adds the docstrings that the sources do not show, and lets griffe find the examples."""
+    """Completes the docstrings of ATB's structs, and lets griffe find the examples."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Completes the docstring of a function, a class or a module."""
-        if obj.docstring is None and isinstance(obj, griffe.Function):
-            names = [decorator.callable_path.rpartition(".")[2] for decorator in obj.decorators]
-            if DECORATOR in names:
-                obj.docstring = griffe.Docstring(set_at_run_time(obj), parent=obj, parser="google")
-        if obj.docstring is not None:  # griffe calls the section Examples
-            text = obj.docstring.value
-            obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)
+        """Changes the docstring of a function, a class or a module."""
+        if obj.docstring is None:
+            return
+        text = obj.docstring.value
+        if isinstance(obj, griffe.Class) and isinstance(obj.parent, griffe.Module):
+            text = at_run_time(obj) if obj.path.startswith(STRUCTS) else text
+        # griffe calls the section Examples.
+        obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)

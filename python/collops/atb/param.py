@@ -177,7 +177,7 @@ class Param:
     _readers: ClassVar[dict[str, Callable[[Any], Any]]] = {"comm_mode": member_of(CommMode)}
 
     def __init_subclass__(cls) -> None:
-        """Adds the fields of all structs to the docstring, but those that it describes itself."""
+        # The docstring gets the fields of all structs, but those that it describes itself.
         head, source, rest = (cls.__doc__ or "").partition("\n    Source")
         head += "" if "    Args:\n" in head else "\n    Args:\n"
         common = [line for line in _COMMON if f"\n{line.partition(':')[0]}:" not in head]
