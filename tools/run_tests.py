@@ -37,7 +37,7 @@ REPORTS = ROOT / "build" / "reports"
 # How many run at once. Each starts several ranks, so more would make limits of time fail.
 CORES = len(os.sched_getaffinity(0))
 SIDE_BY_SIDE = min(max(2, CORES), 8)
-# ctest counts halves of a core: what mostly waits takes one (tests/cpp/CMakeLists.txt).
+# A test that computes takes two of these, one that waits takes one (tests/cpp/CMakeLists.txt).
 CTEST_JOBS = str(2 * CORES)
 # What the last whole run took here, and the reference run, on two quiet cores.
 LAST = ROOT / "build" / "test-seconds.json"

@@ -1,6 +1,5 @@
 // The files of an imaginary machine, as the system has them in /proc and /sys; removed at the end.
-#ifndef COLLOPS_TESTS_CPP_CORE_IMAGINARY_MACHINE_H_
-#define COLLOPS_TESTS_CPP_CORE_IMAGINARY_MACHINE_H_
+#pragma once
 
 #include <cstdlib>
 #include <filesystem>
@@ -34,5 +33,3 @@ class ImaginaryMachine {
  private:
   std::filesystem::path root_;
 };
-
-#endif  // COLLOPS_TESTS_CPP_CORE_IMAGINARY_MACHINE_H_

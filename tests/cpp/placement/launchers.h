@@ -1,6 +1,5 @@
 // The variables by which launchers, rank tables and users tell a process its place.
-#ifndef COLLOPS_TESTS_CPP_PLACEMENT_LAUNCHERS_H_
-#define COLLOPS_TESTS_CPP_PLACEMENT_LAUNCHERS_H_
+#pragma once
 
 #include <cstdlib>
 #include <map>
@@ -52,5 +51,3 @@ inline Variables With(Variables variables, const std::string& name, const std::s
 }
 
 }  // namespace launchers
-
-#endif  // COLLOPS_TESTS_CPP_PLACEMENT_LAUNCHERS_H_

@@ -36,6 +36,17 @@ struct Case {
   int seed = 0;           // other data
 };
 
+constexpr auto kType0 = Param::LINEAR_ALL_REDUCE;
+constexpr auto kType1 = Param::LINEAR_REDUCE_SCATTER;
+constexpr auto kType2 = Param::ALL_GATHER_LINEAR;
+constexpr auto kType3 = Param::PURE_LINEAR;
+constexpr auto kType4 = Param::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+
+// 700001 floats are 2.8 MB: a chunk of 8 MiB has 2 rows.
+inline Case Chunks() {
+  return {kType2, 3, 1, true, {{4, 0, 3}}, {}, 0, 700001, 2, true, true};
+}
+
 inline int NumRanks(const Case& c) {
   return c.ag_dim * c.rs_dim;
 }

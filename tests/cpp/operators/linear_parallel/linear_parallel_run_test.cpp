@@ -10,6 +10,10 @@ namespace {
 using linear_call::Case;
 using linear_call::Expected;
 using linear_call::Gathered;
+using linear_call::kType0;
+using linear_call::kType1;
+using linear_call::kType2;
+using linear_call::kType4;
 using linear_call::NumRanks;
 using linear_call::Outputs;
 using linear_call::Param;
@@ -21,10 +25,6 @@ Case Of(DType dtype, Case c) {
 }
 
 std::vector<Case> Cases() {
-  const auto kType0 = Param::LINEAR_ALL_REDUCE;
-  const auto kType1 = Param::LINEAR_REDUCE_SCATTER;
-  const auto kType2 = Param::ALL_GATHER_LINEAR;
-  const auto kType4 = Param::ALL_GATHER_LINEAR_REDUCE_SCATTER;
   const std::vector<std::vector<int64_t>> gather = {{5, 6}, {11, 0}}, scatter = {{4, 7}, {2, 9}};
   const std::vector<std::vector<int64_t>> far_gather = {{300, 20}, {20, 300}};
   const std::vector<std::vector<int64_t>> far_scatter = {{160, 160}, {250, 70}};

@@ -10,13 +10,13 @@ namespace collops {
 namespace {
 
 using linear_call::Case;
+using linear_call::Chunks;
 using linear_call::Desc;
+using linear_call::kType0;
+using linear_call::kType1;
+using linear_call::kType2;
+using linear_call::kType4;
 using linear_call::Param;
-
-const auto kType0 = Param::LINEAR_ALL_REDUCE;
-const auto kType1 = Param::LINEAR_REDUCE_SCATTER;
-const auto kType2 = Param::ALL_GATHER_LINEAR;
-const auto kType4 = Param::ALL_GATHER_LINEAR_REDUCE_SCATTER;
 
 // A device that works on so many elements at a time. Nothing runs on it.
 class Device : public kernels::StreamCompute {
@@ -92,11 +92,6 @@ struct Planned {
 
 std::string Pieces(const Case& c, int rank, int64_t at_once) {
   return Planned(c, rank, at_once).Pieces();
-}
-
-// 700001 floats are 2.8 MB: a chunk of 8 MiB has 2 rows.
-Case Chunks() {
-  return {kType2, 3, 1, true, {{4, 0, 3}}, {}, 0, 700001, 2, true, true};
 }
 
 // The times of 8 ranks as threads on an H200, K = N = 8192, bfloat16, in us.

@@ -8,6 +8,12 @@ namespace collops {
 namespace {
 
 using linear_call::Case;
+using linear_call::Chunks;
+using linear_call::kType0;
+using linear_call::kType1;
+using linear_call::kType2;
+using linear_call::kType3;
+using linear_call::kType4;
 using linear_call::Param;
 using stream_call::How;
 using stream_call::Job;
@@ -15,12 +21,6 @@ using stream_call::RankResult;
 using stream_call::Result;
 using stream_queues::kOrders;
 using stream_queues::Order;
-
-const auto kType0 = Param::LINEAR_ALL_REDUCE;
-const auto kType1 = Param::LINEAR_REDUCE_SCATTER;
-const auto kType2 = Param::ALL_GATHER_LINEAR;
-const auto kType3 = Param::PURE_LINEAR;
-const auto kType4 = Param::ALL_GATHER_LINEAR_REDUCE_SCATTER;
 
 constexpr Order kExtremes[] = {Order::kCallersFirst, Order::kSideFirst};
 
@@ -128,11 +128,6 @@ TEST(NoRowsAndNoColumns) {
     CheckTwice({kType3, 1, 1, true, {}, {}, 0, 5, 6, true, residual});
     CheckTwice({kType4, 2, 2, true, {{0, 0}, {0, 0}}, {{0, 0}, {0, 0}}, 0, 5, 6, true, residual});
   }
-}
-
-// 700001 floats are 2.8 MB: a chunk of 8 MiB has 2 rows.
-Case Chunks() {
-  return {kType2, 3, 1, true, {{4, 0, 3}}, {}, 0, 700001, 2, true, true};
 }
 
 // 8200 floats are 32 KiB: a tile of 16 MiB has 256 columns.
