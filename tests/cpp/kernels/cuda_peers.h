@@ -82,10 +82,10 @@ class Ranks {
 };
 
 // Puts a call on this rank's stream: one kernel, whole(args, block), in every worker; or, where
-// data is read in place, perhaps a gate, between(args, block) in any grid, and a release.
-template <class Args, class Whole, class Between>
+// data is read in place, perhaps a gate, and behind(args, block) in any grid.
+template <class Args, class Whole, class Behind>
 void Launch(const Ranks& ranks, Args args, std::mt19937_64& random, const Whole& whole,
-            const Between& between) {
+            const Behind& behind) {
   using collops::cuda::HostBlock;
   cuda_grid::Grid grid = cuda_grid::DrawGrid(random);
   const bool is_gated = ranks.is_direct() && random() % 2 == 0;
@@ -100,10 +100,7 @@ void Launch(const Ranks& ranks, Args args, std::mt19937_64& random, const Whole&
     collops::cuda::Gate(collops::cuda::GateArgs{args.call}, block);
   });
   args.call.group.num_workers = static_cast<int32_t>(grid.blocks);
-  cuda_grid::Run(grid, [&](HostBlock& block) { between(collops::cuda::Gated<Args>{args}, block); });
-  cuda_grid::Run(one, [&](HostBlock& block) {
-    collops::cuda::Release(collops::cuda::ReleaseArgs{args.call}, block);
-  });
+  cuda_grid::Run(grid, [&](HostBlock& block) { behind(collops::cuda::Gated<Args>{args}, block); });
 }
 
 // Memory of one rank, with poison all around; its first byte lies `shift` bytes behind a multiple

@@ -35,7 +35,6 @@ inline constexpr Kernel<Block> kKernels[] = {
     MakeKernel<Block, ConvertArgs, Convert<Block>>(),
     MakeKernel<Block, AddRowArgs, AddRow<Block>>(),
     MakeKernel<Block, GateArgs, Gate<Block>>(),
-    MakeKernel<Block, ReleaseArgs, Release<Block>>(),
     MakeKernel<Block, MoveArgs, Move<Block>>(),
     MakeKernel<Block, Gated<MoveArgs>, GatedMove<Block>>(),
     MakeKernel<Block, ReduceScatterArgs, ReduceScatter<Block>>(),

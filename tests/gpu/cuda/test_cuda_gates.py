@@ -1,4 +1,4 @@
-"""Backend cuda, threads of one GPU: a long call is a gate, the data and a release."""
+"""Backend cuda, threads of one GPU: a long call is a gate and the data."""
 
 from __future__ import annotations
 

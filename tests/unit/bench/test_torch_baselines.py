@@ -44,13 +44,18 @@ def test_a_rank_that_fails_or_hangs_is_a_reason() -> None:
     assert time.monotonic() - begin < patience(60)
 
 
-def baselines(monkeypatch: pytest.MonkeyPatch, name: str, *words: str) -> tuple[Any, list[Any]]:
+TIMES = ({"ms": [1.0, 4.0, 2.0]}, {"ms": [3.0, 2.0, 1.0]})
+
+
+def baselines(
+    monkeypatch: pytest.MonkeyPatch, name: str, *words: str, told: Any = TIMES
+) -> tuple[Any, list[Any]]:
     """The baselines of an operator's points, and the calls that torch was asked for."""
     asked: list[Any] = []
 
     def ran(call: Any, ranks: int) -> list[Any]:
         asked.append((call, ranks))
-        return [{"ms": [1.0, 4.0, 2.0]}, {"ms": [3.0, 2.0, 1.0]}]
+        return [*told]
 
     monkeypatch.setattr(torch_baselines, "run_ranks", ran)
     monkeypatch.setattr(torch_baselines.importlib.metadata, "version", lambda _: "2.13.0+cu130")
@@ -94,6 +99,13 @@ def test_products_name_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found.add(record())) == len(found.add(record())) == 0
     [note, _] = found.add(record())
     assert note["text"] == "no column torch_nccl: torch has no such call"
+
+
+def test_a_way_that_was_refused_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [{"reason": "2.30 is needed"}] * 2
+    found, asked = baselines(monkeypatch, "all_gather_v", "--sizes", "64,128", told=told)
+    assert [call["way"] for call, _ in asked] == ["torch_nccl", "torch_symm"]
+    assert [len(found.add(record())) for _ in range(2)] == [2, 0]
 
 
 def test_a_torch_without_cuda_is_one_note(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,10 +37,11 @@ class TorchBaselines:
         wanted = [way for way in (TORCH_NCCL, TORCH_SYMM) if way in request.peers]
         given = request.gpu
         assert given is not None
-        self._found = [
-            {way: _measured(request, point, given, way) for way in wanted}
-            for point in request.points
-        ]
+        refused: dict[str, str] = {}
+        self._found = []
+        for point in request.points:
+            found = {way: _measured(request, point, given, way, refused) for way in wanted}
+            self._found.append(found)
 
     def add(self, record: Row) -> list[Row]:
         """Adds the next point's columns to its record; the notes on those that are missing."""
@@ -55,10 +56,15 @@ class TorchBaselines:
         return notes
 
 
-def _measured(request: Request, point: Point, given: OnGpu, way: str) -> list[list[float]] | str:
-    """The times of each rank in milliseconds, or the reason why there are none."""
+def _measured(
+    request: Request, point: Point, given: OnGpu, way: str, refused: dict[str, str]
+) -> list[list[float]] | str:
+    """The times of each rank in milliseconds, or the reason why there are none.
+
+    A way that was `refused` at an earlier point is not tried again: its processes take seconds.
+    """
     said = point.describe()
-    missing = _missing()
+    missing = _missing() or refused.get(way)
     if missing:
         return missing
     if request.operator not in _CALLS or said.get("type", 1) not in (1, 2):
@@ -77,7 +83,10 @@ def _measured(request: Request, point: Point, given: OnGpu, way: str) -> list[li
     }
     found = run_ranks(call, point.ranks)
     reasons = [told["reason"] for told in found if "reason" in told]
-    return reasons[0] if reasons else [told["ms"] for told in found]
+    if reasons:
+        refused[way] = reasons[0]
+        return reasons[0]
+    return [told["ms"] for told in found]
 
 
 def _missing() -> str:

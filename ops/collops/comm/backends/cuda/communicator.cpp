@@ -29,7 +29,7 @@ using cuda::ToStatus;
 constexpr double kEndS = 2.0;
 // What a block moves before another one is worth its start.
 constexpr int64_t kBytesPerBlock = int64_t{32} << 10;
-// From so many bytes on, two more kernels are worth it that the one that moves data need not wait.
+// From so many bytes on, one more kernel is worth it that the one that moves data need not wait.
 constexpr int64_t kGatedBytes = int64_t{8} << 20;
 // Outputs of all ranks of a GPU together that do not stay in an L2.
 constexpr int64_t kStreamedBytes = int64_t{32} << 20;

@@ -151,7 +151,7 @@ class PeerMemory {
   char* regions_[cuda::kMostRanks] = {};
 };
 
-// GPUs of one host that address each other's memory: a call is one kernel on each, or three, which
+// GPUs of one host that address each other's memory: a call is one kernel on each, or two, which
 // wait for the kernels of the peers. Ranks are threads or processes, and may share a GPU. The
 // kernels compare the calls, so a disagreement is reported by the next call; the rest is
 // StreamCommunicator's. A kernel has its own copy of counts and displacements, so nothing but the
@@ -220,7 +220,7 @@ class CudaCommunicator final : public StreamCommunicator {
   Status MakeRegion(const std::vector<Place>& places, const std::vector<cuda::Home>& homes);
   Status MayAllocate();
   void Arrange(const std::vector<Place>& places, const std::vector<cuda::Home>& homes);
-  // Whether the call is three kernels, of which the one that moves data never waits.
+  // Whether the call is two kernels, of which the one that moves data waits for no late rank.
   bool IsGated(int64_t bytes) const;
   bool IsStreamed(int64_t bytes) const;
   template <class Args>
@@ -236,9 +236,7 @@ class CudaCommunicator final : public StreamCommunicator {
         only_waits ? cuda::Kernels::kWaitingThreads : cuda::Kernels::kThreads));
     const int blocks = DataBlocks(Args::kGatedName, bytes, part);
     call.group.num_workers = blocks;
-    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(gated, blocks, stream));
-    return kernels_.LaunchBlocks(cuda::ReleaseArgs{call}, 1, stream,
-                                 cuda::Kernels::kWaitingThreads);
+    return kernels_.LaunchBlocks(gated, blocks, stream);
   }
   int DataBlocks(const char* name, int64_t bytes, double part) const;
   int WorkersOn(cuda::Stream stream) const;

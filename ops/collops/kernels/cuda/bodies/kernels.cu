@@ -32,12 +32,6 @@ extern "C" __global__ void __launch_bounds__(512)
   Gate(args, block);
 }
 
-extern "C" __global__ void __launch_bounds__(512)
-    collops_release(const __grid_constant__ ReleaseArgs args) {
-  DeviceBlock block;
-  Release(args, block);
-}
-
 // Two blocks of what moves data are on a multiprocessor, so that the kernels of two communicators,
 // which wait for their peers, are there at the same time.
 extern "C" __global__ void __launch_bounds__(512, 2)

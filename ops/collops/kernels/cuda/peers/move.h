@@ -81,8 +81,8 @@ COLLOPS_DEVICE void Move(const MoveArgs& args, Block& block) {
 template <class Block>
 COLLOPS_DEVICE void GatedMove(const Gated<MoveArgs>& gated, Block& block) {
   const PeerCall& call = gated.args.call;
-  BetweenGates(call, block,
-               [&](const Entered& entered) { return MoveInPlace(call, entered, block); });
+  InGatedStep(call, block,
+              [&](const Entered& entered) { return MoveInPlace(call, entered, block); });
 }
 
 }  // namespace collops::cuda

@@ -116,8 +116,8 @@ COLLOPS_DEVICE void ReduceScatter(const ReduceScatterArgs& args, Block& block) {
 
 template <class Block>
 COLLOPS_DEVICE void GatedReduceScatter(const Gated<ReduceScatterArgs>& gated, Block& block) {
-  BetweenGates(gated.args.call, block,
-               [&](const Entered& entered) { return ReduceInPlace(gated.args, entered, block); });
+  InGatedStep(gated.args.call, block,
+              [&](const Entered& entered) { return ReduceInPlace(gated.args, entered, block); });
 }
 
 }  // namespace collops::cuda

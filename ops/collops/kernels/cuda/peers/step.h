@@ -14,9 +14,9 @@
 // Most calls are one kernel. A block of it never waits for a block of its own grid, and of the
 // peers' grids for what their first block does, or the block with its own number: blocks are
 // numbered in the order in which they begin. So every call ends however few of the blocks run at
-// once. A long call whose data is read in place is three kernels: a gate, which is Enter in one
+// once. A long call whose data is read in place is two kernels: a gate, which is Enter in one
 // block, then the data, in as many blocks as the GPU has places for, as none of them waits for a
-// rank that is late; and a release, which is Leave in one block.
+// rank that is late; the last of them to end does Leave.
 namespace collops::cuda {
 
 // What one rank gets from this one, and this one from it, in bytes.
@@ -243,7 +243,7 @@ COLLOPS_DEVICE void Leave(const PeerCall& call, uint64_t step, bool moved, Block
   });
 }
 
-// What comes before the data of a call of three kernels, in one block.
+// What comes before the data of a call of two kernels, in one block.
 struct GateArgs {
   static constexpr const char* kName = "collops_gate";
   PeerCall call;
@@ -261,22 +261,7 @@ COLLOPS_DEVICE void Gate(const GateArgs& args, Block& block) {
   });
 }
 
-// And what comes behind it.
-struct ReleaseArgs {
-  static constexpr const char* kName = "collops_release";
-  PeerCall call;
-};
-
-template <class Block>
-COLLOPS_DEVICE void Release(const ReleaseArgs& args, Block& block) {
-  const OwnCounts* const own = args.call.group.Own();
-  // 0: the group has failed.
-  const uint64_t step = block.FromOne(
-      [&] { return LoadSignal(&own->failed) != 0 ? uint64_t{0} : LoadSignal(&own->step) + 1; });
-  if (step != 0) Leave(args.call, step, true, block);
-}
-
-// The kernel between them.
+// The kernel behind it.
 template <class Args>
 struct Gated {
   static constexpr const char* kName = Args::kGatedName;
@@ -286,8 +271,9 @@ struct Gated {
 // What the gate has heard.
 template <class Block>
 COLLOPS_DEVICE Entered BehindGate(const Group& group, Block& block) {
-  const uint64_t step = block.FromOne([&] { return LoadSignal(&group.Own()->step) + 1; });
+  uint64_t step = 0;
   const bool is_good = block.All([&](uint32_t thread) {
+    step = LoadSignal(&group.Own()->step) + 1;
     if (static_cast<int32_t>(thread) < group.size) {
       HeardAddresses(block)[thread] = LoadSignal(&group.Head(group.rank)->addresses[thread]);
     }
@@ -305,14 +291,11 @@ COLLOPS_DEVICE void InStep(const PeerCall& call, Block& block, F move) {
   Leave(call, entered.step, moved, block);
 }
 
-// The same between a gate and a release.
+// The same behind a gate.
 template <class Block, class F>
-COLLOPS_DEVICE void BetweenGates(const PeerCall& call, Block& block, F move) {
+COLLOPS_DEVICE void InGatedStep(const PeerCall& call, Block& block, F move) {
   const Entered entered = BehindGate(call.group, block);
-  if (entered.failed || move(entered)) return;
-  block.Each([&](uint32_t thread) {
-    if (thread == 0) SetFailed(call.group);
-  });
+  if (!entered.failed) Leave(call, entered.step, move(entered), block);
 }
 
 }  // namespace collops::cuda
