@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from collops.golden.cases import all_cases
 
-from tests.devices.product_ranks import CUDA, NCCL_ON_ONE, Kind, product, run_cases
+from tests.devices.product_ranks import CUDA, NCCL_ON_ONE, Kind, Product, product, run_cases
+from tests.gpu.gpu_ranks import Gather
 
 ON_ONE = CUDA["threads on one GPU"]
 GRID = Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER
@@ -28,6 +29,24 @@ def test_eight_ranks(gpu: Any) -> None:
         product(GRID, [5, 2, 1, 4] * 2, grid=(4, 2, True), scatter=[[11, 1]] * 8),
     ]
     run_cases(gpu, cases, ON_ONE)
+
+
+def test_ranks_that_multiply_alone_load_a_product_together(gpu: Any) -> None:
+    """Who comes second must not wait for the collective that the first one has begun since."""
+
+    def work(rank: int) -> None:
+        stream, fields = gpu.stream(), ON_ONE.fields
+        gather = Gather(gpu, rank, [3] * 8, "float32", **fields)
+        gather.execute(stream)  # connects
+        for n in range(20, 28):
+            lone = Product(gpu, product(Kind.PURE_LINEAR, [2] * 8, n=n), rank, **fields)
+            gather.execute(stream)  # the ranks come at about the same time
+            stream.synchronize()
+            lone.execute(stream)
+            gather.execute(stream)
+        stream.synchronize()
+
+    ON_ONE.run(gpu, 8, work, COLLOPS_TIMEOUT_S="8")
 
 
 def test_nccl_loads_the_products_of_all_together(gpu: Any) -> None:

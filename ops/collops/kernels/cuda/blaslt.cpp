@@ -333,10 +333,11 @@ Status Matmul::RunShape(const Shape& shape, const StreamStep& step, void* scratc
   };
   // The other ranks of this process launch their parts of what runs, and nothing else before the
   // kernel has been loaded.
-  if (!shape.beside.waits || IsLoaded(shape)) {
+  const auto is_loaded = [&] { return IsLoaded(shape); };
+  if (!shape.beside.waits || is_loaded()) {
     run();
   } else {
-    RunningCalls::DoBetween(driver_, device_, kBetweenS, run);
+    RunningCalls::DoBetween(driver_, device_, kBetweenS, is_loaded, run);
   }
   if (status == BlasStatus::kSuccess) NoteLoaded(shape);
   return ToStatus(*api_, status, "cublasLtMatmul");

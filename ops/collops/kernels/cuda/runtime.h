@@ -55,8 +55,10 @@ class RunningCalls {
   };
 
   // Does `step` while none runs on the device, and none is launched there; waits for that, but not
-  // longer than `limit_s`.
+  // longer than `limit_s`, and not once `is_harmless()`: another thread has done its part since,
+  // and what that thread has launched may wait for this one.
   static void DoBetween(const DriverApi& driver, int device, double limit_s,
+                        const std::function<bool()>& is_harmless,
                         const std::function<void()>& step);
   // Waits until all are past, as long as `may_wait` is Ok.
   static Status Await(const DriverApi& driver, const std::function<Status()>& may_wait);
