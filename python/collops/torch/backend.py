@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from torch._C import _distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
 from collops.core import core
@@ -18,6 +17,7 @@ from collops.torch.group import Group
 from collops.torch.hooks import check_for_nan
 from collops.torch.identity import refuse_reconfigure
 from collops.torch.meeting import meet
+from collops.torch.private import c10d
 
 _LISTENS = "0A"  # a state in /proc/net/tcp
 _VARIABLE = "COLLOPS_TIMEOUT_S"
@@ -32,7 +32,7 @@ def create(options: Any, _: Any) -> Group:
     place = options.group_rank, options.group_size
     communicator = meet(store, *place, name, _limit_s(options.timeout))
     group = Group(communicator, store, name)
-    if os.environ.get(_NAN_CHECK) == "1" and hasattr(_distributed_c10d, "NanCheckHook"):
+    if os.environ.get(_NAN_CHECK) == "1" and hasattr(c10d, "NanCheckHook"):
         group.hooks.add(group, _NAN_CHECK, before=partial(check_for_nan, communicator.rank))
     return group
 

@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import torch
-from torch._C import _distributed_c10d
 
 from collops.errors import ErrorCode, raise_status, status_error
 from collops.torch.devices.kinds import may_be_used
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import Target
+from collops.torch.private import c10d
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.window_pool import WindowPool
 from collops.torch.works import Caller, CallLog, EndedWork, Futures, StartedWork, together
@@ -29,7 +29,7 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 _MEMBERS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
 _OPTIONS = frozenset(
     kind
-    for name, kind in vars(_distributed_c10d).items()
+    for name, kind in vars(c10d).items()
     if name.endswith("Options") and hasattr(kind, "asyncOp")
 )
 
@@ -49,7 +49,7 @@ class ArgumentForms:
     """
 
     def __init__(self, options: str, names: str) -> None:
-        self._options = getattr(_distributed_c10d, options)
+        self._options = getattr(c10d, options)
         words = [(word.rstrip("*").split("|"), word.count("*")) for word in names.split()]
         self._settings = [names[0] for names, _ in words if names[0] in _MEMBERS]
         self._tensors = [(names[0], depth) for names, depth in words if names[0] not in _MEMBERS]

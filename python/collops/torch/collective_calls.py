@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import library as torch_library
-from torch._C import _distributed_c10d
 
 from collops.errors import Error, ErrorCode, raise_status
 from collops.torch.calls import Calls, placed, refusing, several
@@ -24,6 +23,7 @@ from collops.torch.memory import (
     source,
     target,
 )
+from collops.torch.private import c10d, resolve_process_group
 from collops.torch.works import MessageWork
 
 # torch's functions, by their names from 2.13 on or by those before.
@@ -212,9 +212,9 @@ def register_gather_into() -> None:
 def _all_gather_into_tensor_out(
     x: torch.Tensor, group_size: int, group_name: str, *, out: torch.Tensor
 ) -> torch.Tensor:
-    group = dist.distributed_c10d._resolve_process_group(group_name)
-    work = group._allgather_base(out, x, _distributed_c10d.AllgatherOptions())
-    _distributed_c10d._register_work(out, work)
+    group = resolve_process_group(group_name)
+    work = group._allgather_base(out, x, c10d.AllgatherOptions())
+    c10d._register_work(out, work)
     return out
 
 

@@ -16,16 +16,17 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
-# Not public in torch 2.13, as are the members of FSDPModule that _sharded_groups() reads.
-from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
-
 from collops.errors import ErrorCode, raise_status
 from collops.torch.collective_calls import all_gather_single, reduce_scatter_single
 from collops.torch.group import Group
+from collops.torch.private import fsdp_communication
 
 if TYPE_CHECKING:
     from collops.torch.window_pool import WindowPool
 
+AllGather: Any
+ReduceScatter: Any
+AllGather, ReduceScatter = fsdp_communication()
 _PREMUL_SUM = dist.ReduceOp.RedOpType.PREMUL_SUM
 
 

@@ -11,10 +11,9 @@ from functools import cached_property
 from types import FunctionType
 from typing import Any, TypeVar
 
-# Private in 2.11 to 2.15; the compiler's own disable() and skip_code() are made of these.
-from torch._C._dynamo import eval_frame
-from torch._library import opaque_object
 from torch.distributed import ProcessGroup
+
+from collops.torch.private import eval_frame, opaque_object
 
 _T = TypeVar("_T")
 

@@ -13,6 +13,7 @@ from torch.distributed import PrefixStore, ProcessGroup
 
 from collops.core import act_in_words
 from collops.errors import ErrorCode, raise_status
+from collops.torch import private
 from collops.torch.calls import Calls
 from collops.torch.collective_calls import CollectiveCalls, MessageCalls, RootedCalls
 from collops.torch.devices.calls import DeviceCalls
@@ -282,7 +283,7 @@ def register_batches() -> None:
     if not hasattr(torchs, "_collops"):
         batched = _batched(torchs)
         batched._collops = True  # type: ignore[attr-defined]
-        dist.batch_isend_irecv = dist.distributed_c10d.batch_isend_irecv = batched
+        dist.batch_isend_irecv = private.functions.batch_isend_irecv = batched
 
 
 def _batched(torchs: Callable[..., Any]) -> Callable[..., Any]:
@@ -291,7 +292,7 @@ def _batched(torchs: Callable[..., Any]) -> Callable[..., Any]:
         group = _group_of_messages(p2p_op_list)
         if group is None:
             return torchs(p2p_op_list)
-        dist.distributed_c10d._check_p2p_op_list(p2p_op_list)
+        private.check_messages(p2p_op_list)
         names = ["isend" if one.op is dist.isend else "irecv" for one in p2p_op_list]
         tensors = [one.tensor for one in p2p_op_list]
         return [group.batch_isend_irecv(names, tensors, [one.group_peer for one in p2p_op_list])]

@@ -13,18 +13,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C import _distributed_c10d
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.graph_breaks import break_graphs
+from collops.torch.private import c10d
 
 if TYPE_CHECKING:
     from collops.torch.calls import Calls
 
     Hook = Callable[[Any], object]
 
-# Of which torch before 2.14 has less.
-_C10D: Any = _distributed_c10d
 # The calls that have hooks: their names for these, and the core's; messages have none of the core.
 _CALLS = {
     "allreduce": ("ALLREDUCE", "AllReduce"),
@@ -64,7 +62,7 @@ class Hooks:
         self, group: Any, hook_id: Any, *, before: Hook | None = None, after: Hook | None = None
     ) -> None:
         """Registers a hook of the group, in the place of the one with this number."""
-        if not hasattr(_C10D, "PreHookArgs"):
+        if not hasattr(c10d, "PreHookArgs"):
             raise_status(
                 ErrorCode.ERROR_UNSUPPORTED,
                 f"a process group has hooks from torch 2.14 on, this is torch {torch.__version__}",
@@ -107,7 +105,7 @@ class Hooks:
             except Exception as error:
                 _refuse(group, name, args, error)
                 raise
-            after = _C10D.PostHookArgs()
+            after = c10d.PostHookArgs()
             after.name, after.op_id, after.async_op = before.name, before.op_id, before.async_op
             # Not after.work, which is one of C++ once Python's has gone.
             work = after.work = call(group, *args, **kwargs)
@@ -118,7 +116,7 @@ class Hooks:
 
     def _arguments(self, name: str, forms: Any, args: Any, kwargs: Any) -> Any:
         """What a hook gets to know before a call."""
-        said = _C10D.PreHookArgs()
+        said = c10d.PreHookArgs()
         said.name = _name(_CALLS[name][0])
         said.op_id = next(self._numbers)
         if forms is not None:
@@ -148,7 +146,7 @@ def _refuse(group: Any, name: str, args: Any, error: Exception) -> None:
 
 def _name(kind: str) -> Any:
     """The name of a call for hooks; torch 2.14 has one name for all variants of a call."""
-    names = _C10D.HookOpName.__members__
+    names = c10d.HookOpName.__members__
     return names[max((own for own in names if kind.startswith(own)), key=len)]
 
 
@@ -165,7 +163,7 @@ def _run(hooks: dict[Any, Hook], said: Any) -> None:
 
 def check_for_nan(rank: int, said: Any) -> None:
     """A hook before each call: raises an error if what this rank sends has a NaN in it."""
-    if said.name == _C10D.HookOpName.BROADCAST and said.root != rank:
+    if said.name == c10d.HookOpName.BROADCAST and said.root != rank:
         return
     for x in said.input_tensors:
         if (x.is_floating_point() or x.is_complex()) and bool(torch.isnan(x).any()):

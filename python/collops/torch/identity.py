@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch._C import _distributed_c10d
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.private import c10d
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
@@ -95,7 +95,7 @@ class Identity:
     def options(self) -> Any:
         """What torch's pipelines read of the group from which they split others: its time-out."""
         limit = timedelta(seconds=self._comm.timeout_s)
-        return _distributed_c10d.Backend.Options(_BACKEND, limit)
+        return c10d.Backend.Options(_BACKEND, limit)
 
     @property
     def supports_splitting(self) -> bool:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch._ops import OpOverload, OpOverloadPacket
-from torch.distributed.distributed_c10d import _coalescing_manager
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.devices.kinds import KINDS, kind_of
+from collops.torch.private import OpOverload, OpOverloadPacket, coalescing_manager
 
 if TYPE_CHECKING:
     Empty = Callable[[int, torch.dtype], torch.Tensor]
@@ -38,7 +37,7 @@ _PASSED = {
     id(dist.irecv.__code__): ("relevant_args",),
     **_OPERATORS,
 }
-_COALESCED = inspect.unwrap(_coalescing_manager).__code__
+_COALESCED = inspect.unwrap(coalescing_manager).__code__
 _MOST_FRAMES = 16  # from here to one of these
 _FRAMES_TO_OPERATOR = 5
 _PAIRS = "_collops_pairs"

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from collops.errors import ErrorCode
 from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
+from collops.torch.private import c10d
 from collops.torch.serving.rows import collops_group
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class UnevenComm:
         Raises:
             collops.Error: the list does not fit the ranks or the tensor.
         """
-        options = dist.distributed_c10d.AllgatherOptions()
+        options = c10d.AllgatherOptions()
         _fill(options, async_op, timeout)
         return self._group.allgather([list(tensor_list)], [tensor], options)
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C._distributed_c10d import Work
+from torch.distributed import Work
 
 from collops.core import leave
 from collops.errors import Error, ErrorCode

@@ -8,6 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch import private
 from collops.torch.group import Group
 
 
@@ -19,8 +20,7 @@ def group_of(call: str, group: Any = None) -> Group:
     if group is None:
         group = dist.group.WORLD
     elif isinstance(group, str):
-        # Private in torch 2.13; torch's own operators find their groups by it.
-        group = dist.distributed_c10d._resolve_process_group(group)
+        group = private.resolve_process_group(group)
     elif hasattr(group, "get_group"):
         group = group.get_group()
     if isinstance(group, Group):
@@ -37,7 +37,6 @@ def group_of(call: str, group: Any = None) -> Group:
 
 # The groups that are enabled; the pass knows the set itself.
 _group_names: set[str] = set()
-_INDUCTOR = "torch._inductor.config"
 
 
 def enable_async_tp(group: Any = None) -> None:
@@ -82,7 +81,9 @@ def enable_async_tp(group: Any = None) -> None:
     from collops.torch.async_tp.graph_pass import AsyncTensorParallel
 
     _group_names.add(name)
-    _config().post_grad_custom_post_pass = AsyncTensorParallel(_group_names, _others())
+    private.inductor_config().post_grad_custom_post_pass = AsyncTensorParallel(
+        _group_names, _others()
+    )
 
 
 def disable_async_tp(group: Any = None) -> None:
@@ -110,22 +111,18 @@ def disable_async_tp(group: Any = None) -> None:
         _group_names.clear()
     else:
         _group_names.discard(group_of("disable_async_tp", group).group_name)
-    if not _group_names and _INDUCTOR in sys.modules:
+    if not _group_names and private.INDUCTOR_CONFIG in sys.modules:
         others = _others()
-        _config().post_grad_custom_post_pass = others[0] if len(others) == 1 else others or None
-
-
-def _config() -> Any:
-    import torch._inductor.config
-
-    return torch._inductor.config
+        private.inductor_config().post_grad_custom_post_pass = (
+            others[0] if len(others) == 1 else others or None
+        )
 
 
 def _others() -> list[Any]:
     """The passes of others that inductor runs, or that ours runs first."""
     from collops.torch.async_tp.graph_pass import AsyncTensorParallel
 
-    given = _config().post_grad_custom_post_pass
+    given = private.inductor_config().post_grad_custom_post_pass
     several = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
     return [
         other

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
+from collops.torch.private import fake_mode_of
+
 _aten = torch.ops.aten
 _c10d = torch.ops._c10d_functional
 _VIEWS = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
@@ -144,7 +146,7 @@ def add_call(
     """A new call in a graph, with the fake value of its result."""
     node = graph.call_function(target, args, kwargs or {})
     values = torch.fx.map_arg((args, kwargs or {}), lambda given: given.meta["val"])
-    mode = torch._guards.detect_fake_mode(values)
+    mode = fake_mode_of(values)
     if mode is None:
         node.meta["val"] = target(*values[0], **values[1])
     else:

@@ -7,9 +7,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch._inductor.custom_graph_pass import CustomGraphPass
-from torch._inductor.fx_passes.post_grad import stable_topological_sort
-
 from collops.torch.async_tp.fused_products import (
     FusedPatterns,
     count,
@@ -18,7 +15,10 @@ from collops.torch.async_tp.fused_products import (
     fuse_uneven_gathers,
     fuse_uneven_scatters,
 )
+from collops.torch.private import inductor_pass
 
+CustomGraphPass: Any
+CustomGraphPass, stable_topological_sort = inductor_pass()
 _log = logging.getLogger(__name__)
 
 

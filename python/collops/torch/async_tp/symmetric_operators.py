@@ -6,13 +6,11 @@ has the strides that torch's own fake kernel promises, as inductor relies on the
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import library as torch_library
 
 from collops.errors import ErrorCode
@@ -20,6 +18,7 @@ from collops.torch.async_tp.enable import group_of
 from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.group import Group
+from collops.torch.private import resolve_process_group, symmetric_memory
 from collops.torch.reductions import averages_apart
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def register() -> None:
 def register_cuda() -> None:
     """Puts kernels for CUDA tensors of collops groups in front of torch's own."""
     # The kernel that is registered last runs.
-    torchs = importlib.import_module("torch.distributed._symmetric_memory")
+    torchs = symmetric_memory()
     kernels = {
         name: _in_front(kernel, getattr(torchs, f"_{name.removeprefix('_')}"))
         for name, kernel in _KERNELS.items()
@@ -225,7 +224,7 @@ def _in_front(own: Callable[..., Any], torchs: Callable[..., Any]) -> Callable[.
     @break_graphs
     def choose(*args: Any, **kwargs: Any) -> Any:
         name = next(arg for arg in reversed((*args, *kwargs.values())) if isinstance(arg, str))
-        is_own = isinstance(dist.distributed_c10d._resolve_process_group(name), Group)
+        is_own = isinstance(resolve_process_group(name), Group)
         return (own if is_own else torchs)(*args, **kwargs)
 
     return choose

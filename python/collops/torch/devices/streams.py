@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Work
+from torch.distributed import Work
 
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import as_got

@@ -8,14 +8,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-# Private in 2.13, and what torch's own operators ask. It is C++ and takes 0.1 us.
-from torch.distributed.distributed_c10d import _resolve_process_group
-
 from collops.collectives.communicator import Communicator, communicator_named
 from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.group import Group
+from collops.torch.private import resolve_process_group
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -93,7 +91,7 @@ def communicator_for_call(call: str, x: torch.Tensor, name: str) -> Communicator
 
 def _group_named(name: str) -> Any:
     try:
-        return _resolve_process_group(name)
+        return resolve_process_group(name)
     except (RuntimeError, ValueError):
         raise_status(
             ErrorCode.ERROR_INVALID_PARAM,

@@ -21,22 +21,24 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import is_grad_enabled
 from torch import library as torch_library
 
-# Private in 2.13, but what every kernel in Python below autograd uses, torch's own included.
-from torch._C import _after_ADInplaceOrView_keyset as _after_views
-from torch._C import _after_autograd_keyset as _after_autograd
-from torch._C import _any_requires_grad, _AutoDispatchBelowAutograd, is_grad_enabled
-
+from collops.torch import private
 from collops.torch.graph_breaks import break_graphs
+from collops.torch.private import (
+    AutoDispatchBelowAutograd,
+    DispatchKey,
+    after_autograd,
+    after_views,
+    any_requires_grad,
+)
 
 # Library.define and impl: the decorator custom_op makes a call several times as long.
 _library = torch_library.Library("collops", "DEF")
-_CPU = torch._C.DispatchKey.CPU
+_CPU = DispatchKey.CPU
 # The last is that of torch_npu's tensors.
 _KEYS = ("CPU", "CUDA", "PrivateUse1")
-# Private in 2.13, as is all of inductor that is used here.
-_INDUCTOR = "torch._inductor.lowering"
 # The name of the last call's result, in each graph of inductor: its member effectful_ops is for
 # objects of torch.
 _LAST = "collops_last_call"
@@ -77,9 +79,9 @@ def register(name: str, operator: Operator) -> None:
 
     @break_graphs
     def run(keyset: Any, *args: Any) -> Any:
-        if is_grad_enabled() and _any_requires_grad(*args):
+        if is_grad_enabled() and any_requires_grad(*args):
             return function.apply(*args, keyset)
-        if (keyset & _after_views).highestPriorityTypeId() == _CPU:
+        if (keyset & after_views).highestPriorityTypeId() == _CPU:
             return operator.call(*args)
         return _below(packet.default, keyset, args)
 
@@ -112,8 +114,8 @@ def _traced(fake: Callable[..., Any], *args: Any, **words: Any) -> Any:
 
 
 def _below(overload: Any, keyset: Any, args: Any) -> Any:
-    with _AutoDispatchBelowAutograd():
-        return overload.redispatch(keyset & _after_autograd, *args)
+    with AutoDispatchBelowAutograd():
+        return overload.redispatch(keyset & after_autograd, *args)
 
 
 def _with_gradient(name: str, overload: Any, operator: Operator) -> Any:
@@ -134,13 +136,12 @@ def _with_gradient(name: str, overload: Any, operator: Operator) -> Any:
 def _keep_order_in_inductor() -> None:
     """Ties the operators to each other in inductor, once that is imported."""
     global _lowered
-    if _lowered or _INDUCTOR not in sys.modules:
+    if _lowered or private.INDUCTOR_LOWERING not in sys.modules:
         return
     _lowered = True
-    from torch._inductor.fx_passes import post_grad
-
+    post_grad = private.inductor_after_gradients()
     post_grad.reorder_for_locality = partial(_unless_ours, post_grad.reorder_for_locality)
-    lowering = sys.modules[_INDUCTOR]
+    lowering = sys.modules[private.INDUCTOR_LOWERING]
     for overload in _overloads:
         if overload not in lowering.lowerings:
             lowering.make_fallback(overload, warn=False)
@@ -155,9 +156,7 @@ def _unless_ours(reorder: Callable[[Any], None], graph: Any) -> None:
 
 
 def _tied(lower: Callable[..., Any], *args: Any, **words: Any) -> Any:
-    from torch._inductor.virtualized import V
-
-    graph = V.graph
+    graph = private.inductor_graph()
     before = len(graph.operations)
     result = lower(*args, **words)
     last = getattr(graph, _LAST, None)
