@@ -274,3 +274,79 @@ def test_an_error_stays_an_error() -> None:
         return found
 
     assert run_group(work, 2) == [["disagree"] * 4] * 2
+
+
+def test_the_future_of_an_ended_call_is_done_at_once() -> None:
+    """It needs no thread, and later calls need none either."""
+
+    def work(rank: int) -> list[Any]:
+        found: list[Any] = []
+        calls = [
+            dist.all_reduce(torch.tensor([rank + 1.0]), async_op=True),
+            dist.isend(torch.ones(1), 1 - rank),
+            dist.irecv(torch.empty(1), 1 - rank),
+        ]
+        for call in calls:
+            call.wait()
+            future = call.get_future()
+            found.append(future.done())
+            future.then(lambda _: found.append(threading.current_thread().name))
+            found.append(future.wait()[0].item())
+        found.append(default_group().futures.asked)
+        return found
+
+    for found in run_group(work, 2):
+        assert found == [
+            *(True, "MainThread", 3.0),
+            *(True, "MainThread", 1.0),
+            *(True, "MainThread", 1.0),
+            False,
+        ]
+
+
+def test_callbacks_have_run_when_wait_returns() -> None:
+    """As with gloo, also where another thread has been faster."""
+
+    def work(rank: int) -> list[bool]:
+        found = []
+        for turn in range(20):
+            ran: list[int] = []
+            call = dist.all_reduce(torch.ones(1), async_op=True)
+
+            def note(future: Any, ran: list[int] = ran) -> None:
+                time.sleep(0.005)
+                ran.append(1)
+
+            call.get_future().add_done_callback(note)
+            if turn % 2:
+                time.sleep(0.002)  # the futures' thread has begun
+            call.wait()
+            found.append(ran == [1])
+        return found
+
+    for backend in ("gloo", "collops"):
+        assert run_group(work, 2, backend=backend) == [[True] * 20] * 2
+
+
+def test_a_callback_may_wait_for_its_own_call() -> None:
+    def work(rank: int) -> bool:
+        call = dist.all_reduce(torch.ones(1), async_op=True)
+        asked = call.get_future().then(lambda _: call.wait())
+        call.wait()
+        return bool(asked.wait())
+
+    assert run_group(work, 2, timeout_s=patience(20)) == [True, True]
+
+
+def test_the_future_of_a_failed_call_is_done_at_once() -> None:
+    def work(rank: int) -> list[Any]:
+        call = dist.all_reduce(torch.ones(2 + rank), async_op=True)
+        with pytest.raises(Exception, match="disagree"):
+            call.wait()
+        future = call.get_future()
+        done = future.done()
+        with pytest.raises(Exception, match="disagree"):
+            future.wait()
+        return [done, future.done()]
+
+    assert run_group(work, 2) == [[True, True]] * 2

@@ -73,41 +73,33 @@ class CallLog:
 
 
 class Futures:
-    """Completes futures when their calls have ended, in the order in which they were asked for.
+    """Ends calls for whose futures somebody has asked, in the order in which they were asked for.
 
-    The thread exists from the first future on; collective calls end in the order of their starts,
-    so that none waits here for one that comes later.
+    The thread exists from the first one on; collective calls end in the order of their starts, so
+    that none waits here for one that comes later.
     """
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended = False
-        self.asked = False  # somebody has asked for a future
+        self.asked = False  # somebody has asked for the future of a call under way
         self._lock = threading.Lock()
 
-    def of(
-        self, wait: Callable[[], object], take: Callable[[], Any], mode: Mode
-    ) -> torch.futures.Future[Any]:
-        """A future that is done when `wait` returns or raises; its value is take()'s, or it raises.
-
-        `mode` sets torch's mode for its callbacks.
-        torch's C++ takes an exception that is set for a value, but not one that a callback raises.
-        """
+    def follow(self, end: Callable[[], object]) -> None:
+        """Calls `end`, which waits for a call and completes its future, in the thread."""
         self.asked = True
         if self._ended or threading.current_thread() is self._thread:
-            return alone(wait, take, mode)  # a callback may wait for this future in that thread
-        raw: torch.futures.Future[Any] = torch.futures.Future()
+            follow_alone(end)  # a callback may wait for this future in that thread
+            return
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=_complete, args=(self._work,), name="collops futures", daemon=True
+                    target=_end_each, args=(self._work,), name="collops futures", daemon=True
                 )
                 _threads[self._thread] = self._work
                 self._thread.start()
-        future = raw.then(lambda _: take())
-        self._work.put((wait, raw, mode))
-        return future
+        self._work.put(end)
 
     def end(self) -> None:
         """Ends the thread after the futures that were asked for."""
@@ -125,25 +117,18 @@ class Caller:
     futures: Futures
 
 
-def alone(
-    wait: Callable[[], object], take: Callable[[], Any], mode: Mode
-) -> torch.futures.Future[Any]:
-    """As Futures.of(), in a thread of its own: a message may wait for any other call."""
+def follow_alone(end: Callable[[], object]) -> None:
+    """As Futures.follow(), in a thread of its own: a message may wait for any other call."""
     futures = Futures()
-    future = futures.of(wait, take, mode)
+    futures.follow(end)
     futures.end()
-    return future
 
 
-def _complete(work: queue.SimpleQueue[Any]) -> None:
+def _end_each(work: queue.SimpleQueue[Any]) -> None:
     try:
-        while (asked := work.get()) is not None:
-            wait, raw, mode = asked
-            with contextlib.suppress(BaseException):  # take() raises it
-                wait()
-            with mode():
-                raw.set_result(None)
-            del asked, wait, raw, mode  # they hold tensors
+        while (end := work.get()) is not None:
+            end()
+            del end  # it holds tensors
     finally:
         _threads.pop(threading.current_thread(), None)
 
@@ -222,7 +207,8 @@ class StartedWork(Work):
     """A call that may be under way. Any thread may wait for it, any number of times.
 
     What follows the call, and the callbacks of its future, run in torch's mode at its start
-    (inference_mode, no_grad), whichever thread runs them.
+    (inference_mode, no_grad), whichever thread runs them. As with torch's own backends they have
+    run when wait() returns; the first thread that has waited runs them.
 
     Attributes:
         call: the core's started call, or Together.
@@ -237,6 +223,9 @@ class StartedWork(Work):
     in_order = True
     _error: BaseException | None = None
     _future: torch.futures.Future[Any] | None = None
+    _ended: torch.futures.Future[Any]  # which the future follows
+    _completed: threading.Event
+    _completing = 0  # the thread that completes the future
 
     def __init__(self, call: Any, tensors: Sequence[torch.Tensor], group: Caller) -> None:
         super().__init__()
@@ -256,7 +245,11 @@ class StartedWork(Work):
         except BaseException as error:
             self._error = error
             self._group.log.explain(error)
+            if self._future is not None and self.call.done():
+                self._complete()
             raise
+        if self._future is not None:
+            self._complete()
         return True
 
     def _follow(self, value: Any) -> None:
@@ -294,12 +287,42 @@ class StartedWork(Work):
         self.wait()
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future that ends with the call; its value is a list of tensors, or it raises."""
+        """A future that ends with the call; its value is a list of tensors, or it raises.
+
+        torch's C++ takes an exception that is set for a value, but not one that a callback raises.
+        """
         with self._lock:
+            is_new = self._future is None
             if self._future is None:
-                make = self._group.futures.of if self.in_order else alone
-                self._future = make(self.wait, self._take, self._mode)
-            return self._future
+                self._ended = torch.futures.Future()
+                self._completed = threading.Event()
+                self._future = self._ended.then(lambda _: self._take())
+        if is_new and self.call.done():
+            self._end()
+        elif is_new:
+            (self._group.futures.follow if self.in_order else follow_alone)(self._end)
+        return self._future
+
+    def _end(self) -> None:
+        with contextlib.suppress(BaseException):  # _take() raises it
+            self.wait()
+        self._complete()
+
+    def _complete(self) -> None:
+        """Completes the future, once; returns when its callbacks have run, unless one calls it."""
+        me = threading.get_ident()
+        with self._lock:
+            is_first = not self._completing
+            if is_first:
+                self._completing = me
+        if is_first:
+            try:
+                with self._mode():
+                    self._ended.set_result(None)
+            finally:
+                self._completed.set()
+        elif self._completing != me:
+            self._completed.wait()
 
     def _take(self) -> list[torch.Tensor]:
         if self._error is not None:
