@@ -12,6 +12,8 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from collops.torch_gloo import may_be_meant, stand_in_front
+
 
 class Devices(Sequence[str]):
     """The types of devices that the bare name "collops" stands for: "cpu", and what is there.
@@ -52,6 +54,9 @@ def register() -> None:
         recording.add("collops")
         own = _in_front(distributed.init_process_group, distributed.DistNetworkError)
         distributed.init_process_group = c10d.init_process_group = own
+        helper = "_new_process_group_helper"  # in torch 2.11 to 2.15
+        if hasattr(c10d, helper):
+            setattr(c10d, helper, stand_in_front(c10d, getattr(c10d, helper)))
 
 
 def _create(options: Any, backend_options: Any) -> Any:
@@ -66,7 +71,7 @@ def _in_front(torchs: Callable[..., Any], lost: type[Exception]) -> Callable[...
     @functools.wraps(torchs)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         backend = args[0] if args else kwargs.get("backend")
-        if "collops" not in str(backend).lower():
+        if "collops" not in str(backend).lower() and not may_be_meant(backend):
             return torchs(*args, **kwargs)
         try:
             with _stores_that_wait_for_no_rank(lost):

@@ -72,6 +72,13 @@ Status ReadBackend(const std::string& text, Env* env) {
   return Ok();
 }
 
+// collops.torch reads it; here a value that it does not know is refused, and shown by the doctor.
+Status ReadAs(const std::string& text, Env* /*env*/) {
+  COLLOPS_CHECK_ARG(text.empty() || text == "gloo", ERROR_INVALID_PARAM,
+                    "must be gloo, got \"", text, "\"");
+  return Ok();
+}
+
 template <std::string Env::* member>
 Status ReadText(const std::string& text, Env* env) {
   env->*member = text;
@@ -88,6 +95,7 @@ struct Reader {
 };
 
 const Reader kReaders[] = {
+    {"COLLOPS_AS", ReadAs},
     {"COLLOPS_BACKEND", ReadBackend, true},
     {"COLLOPS_JOB_ID", ReadText<&Env::job_id>},
     {"COLLOPS_JOB_KEY", ReadText<&Env::job_key>},
@@ -158,6 +166,9 @@ std::string Env::ReplaceBackend(const std::string& name) const {
 
 const std::vector<EnvVariable>& EnvVariables() {
   static const std::vector<EnvVariable>* const variables = new std::vector<EnvVariable>{
+      {"COLLOPS_AS", "not set",
+       "`gloo`: groups of torch.distributed that a program makes with gloo are groups of collops for "
+       "CPU tensors ([torch.md](torch.md#programs-that-name-gloo)). Must be equal on all ranks."},
       {"COLLOPS_BACKEND", "not set",
        "Replaces the backend of a struct after the struct was validated: one name (`shm`), or a "
        "map (`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU unchanged."},

@@ -1,11 +1,15 @@
-"""Accelerate on collops: the group that Accelerator(cpu=True) takes over.
+"""Accelerate on collops: after this import it takes the backend "collops" on CPUs.
 
-Accelerate knows only gloo and MPI for CPUs, and refuses the name "collops". It takes over a group
-that exists already, whatever its backend; state() makes such a group.
+``InitProcessGroupKwargs(backend="collops")``, ``PartialState(cpu=True, backend="collops")`` and the
+argument ddp_backend of transformers' Trainer name it. Accelerate itself knows gloo and MPI alone
+there, and refuses other names. It takes over a group that exists already, whatever its backend;
+state() makes such a group.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -16,6 +20,25 @@ from collops.errors import ErrorCode, raise_status
 from collops.torch.group import Group
 
 _BACKEND = "collops"
+
+
+def accept_the_name() -> None:
+    """Lets Accelerate take the name "collops" for its group on CPUs; once for the process."""
+    from accelerate import PartialState
+
+    accelerates = PartialState._prepare_backend  # as accelerate 1.15 has it
+    if hasattr(accelerates, "_collops"):
+        return
+
+    @functools.wraps(accelerates)
+    def prepare(
+        self: Any, cpu: bool = False, sagemaker_dp: Any = False, backend: str | None = None
+    ) -> Any:
+        found, kind = accelerates(self, cpu, sagemaker_dp, backend)
+        return (backend if found == "gloo" and _BACKEND in str(backend) else found), kind
+
+    prepare._collops = True  # type: ignore[attr-defined]
+    PartialState._prepare_backend = prepare
 
 
 def state(timeout: timedelta | None = None, **kwargs: Any) -> Any:
@@ -80,3 +103,7 @@ def state(timeout: timedelta | None = None, **kwargs: Any) -> Any:
 
 def _refuse(reason: str) -> NoReturn:
     raise_status(ErrorCode.ERROR_INVALID_PARAM, f"state: {reason}")
+
+
+if importlib.util.find_spec("accelerate") is not None:
+    accept_the_name()

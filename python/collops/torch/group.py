@@ -92,6 +92,8 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
 
     def _device_calls(self, args: Any) -> Any:
         x = first_tensor(args)
+        if self.others is not None:
+            return None if x is None or x.is_cpu else _Others(self.others)
         kind = None if x is None else kind_of(x)
         return None if kind is None else self._connected(kind)
 
@@ -113,12 +115,17 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         """Waits until every rank has called it, and for the work so far on a device in use."""
         for calls in self._of_devices.values():
             calls.streams.synchronize()
+        if self.others is not None:
+            _synchronize(self.others._device_types)
         return super().barrier(opts, **kwargs)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets how long a call waits for other ranks."""
         for communicator in self._communicators():
             communicator.timeout_s = timeout.total_seconds()
+        if self.others is not None:
+            for device in self.others._device_types:
+                self.others._get_backend(device)._set_default_timeout(timeout)
 
     def register_pre_hook(self, hook_id: int, hook: Callable[[Any], object]) -> None:
         """Calls the hook before each call of the group, with its tensors, as torch 2.14 does."""
@@ -146,12 +153,16 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         reason = act_in_words("the process group was aborted")
         for communicator in self._communicators():
             communicator.abort(reason)
+        if self.others is not None:
+            self.others.abort()
 
     def shutdown(self) -> None:
         """Leaves the group."""
         for communicator in self._communicators():
             communicator.close()
         self.futures.end()
+        if self.others is not None:
+            self.others.shutdown()
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
@@ -201,11 +212,16 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         return group
 
     def _start_coalescing(self, device: torch.device = _CPU) -> None:
+        if self.others is not None and device.type != "cpu":
+            self.others._start_coalescing(device)
+            return
         for calls in self._of_devices.values():
             calls.start_coalescing()
         self._coalesced = []
 
     def _end_coalescing(self, device: torch.device = _CPU) -> Any:
+        if self.others is not None and device.type != "cpu":
+            return self.others._end_coalescing(device)
         works, self._coalesced = self._coalesced or [], None
         queued = [calls.end_coalescing() for calls in self._of_devices.values()]
         if len(queued) == 1 and not works:
@@ -222,7 +238,8 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
             tensors: what is sent, or filled.
             ranks: to whom or from whom, in this group's numbers.
         """
-        self._start_coalescing()
+        device = tensors[0].device if tensors else _CPU
+        self._start_coalescing(device)
         try:
             for name, x, rank in zip(names, tensors, ranks, strict=True):
                 (self.send if name == "isend" else self.recv)([x], rank)
@@ -231,9 +248,38 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
             for calls in self._of_devices.values():
                 calls.drop_batch()
             raise
-        return self._end_coalescing()
+        return self._end_coalescing(device)
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+
+class _Others:
+    """torch's group for other devices, under the names that calls of a group of ours have."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._group, name, None) or getattr(self._group, _BEFORE[name])
+
+
+# The names of torch before 2.13.
+_BEFORE = {
+    "all_gather_single": "_allgather_base",
+    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+    "all_to_all_single": "alltoall_base",
+}
+
+
+def _synchronize(devices: Sequence[torch.device]) -> None:
+    """Waits for the work of this process so far on devices of these types."""
+    for device in devices:
+        if device.type == "cuda" and not torch.cuda.is_initialized():
+            continue
+        if device.type not in ("cpu", "meta"):
+            torch.get_device_module(device.type).synchronize()
 
 
 register_group(Group)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.devices import kinds
 from collops.torch.private import c10d
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ class Identity:
         self._store = store
         self._name = name
         self._desc = "undefined"
+        self.others: Any = None
+
+    def leave_other_devices_to(self, others: Any) -> None:
+        """Takes torch's group of the same ranks for tensors on other devices than CPUs."""
+        self.others, self.bound_device_id = others, others.bound_device_id
+        kinds.let_others_be_used()
 
     def rank(self) -> int:
         """This process's number in the group."""
@@ -45,7 +52,7 @@ class Identity:
     getRank, getSize = rank, size
 
     def name(self) -> str:
-        """The backend's name."""
+        """The backend's name; torch's C++ looks for a backend of gloo's own where it is gloo."""
         return _BACKEND
 
     getBackendName = _get_backend_name = name
@@ -84,9 +91,11 @@ class Identity:
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [_CPU]
+        return [_CPU, *(self.others._device_types if self.others is not None else ())]
 
     def _get_backend(self, device: torch.device) -> Any:
+        if self.others is not None and torch.device(device).type != "cpu":
+            return self.others._get_backend(device)
         return self
 
     bound_device_id: torch.device | None = None  # torch sets it on the group that split_group makes

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from collops.core import core
 from collops.errors import Error, ErrorCode, raise_status
 from collops.launch.init import init
+from collops.torch_gloo import Marks, is_set
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
@@ -141,8 +142,11 @@ class _Meeting:
 
     def _wait(self) -> dict[str, Any]:
         ranks = [self._key_of(rank) for rank in range(self._size)]
+        marks = Marks(self._store, self._size) if is_set() else None
 
         def may_end() -> bool:
+            if marks is not None and (fault := marks.fault()):
+                self._decide(_no_place(ErrorCode.ERROR_RANK_MISMATCH, fault))
             if self._rank == 0 and self._store.check(ranks):
                 self._decide(self._connecting(ranks))
             return self._decided() is not None

@@ -101,3 +101,48 @@ def test_refusals() -> None:
         assert "Accelerate has a state already" in again
     [message] = run_group(lambda _: refusal(), 1, backend="gloo")
     assert "the default group has the backend gloo" in message
+
+
+@pytest.mark.parametrize("backend", ["collops", "cpu:collops"])
+def test_accelerate_takes_the_name(backend: str, tmp_path: Any) -> None:
+    """Accelerate makes the group itself; another unknown name is refused as before."""
+    path = tmp_path / "store"
+
+    def work(rank: int) -> list[Any]:
+        from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
+
+        tell_launcher(rank, 2)
+        with pytest.raises(ValueError, match="mpich is not available, please use gloo"):
+            PartialState(cpu=True, backend="mpich")
+        PartialState._reset_state()
+        limit = timedelta(seconds=TIMEOUT_S)
+        made = InitProcessGroupKwargs(backend=backend, init_method=f"file://{path}", timeout=limit)
+        backends = [Accelerator(cpu=True, kwargs_handlers=[made]).state.backend]
+        losses = accelerated()
+        own = isinstance(default_group(), collops.torch.Group)
+        dist.destroy_process_group()
+        return [backends, own, losses]
+
+    for rank, (backends, own, losses) in enumerate(run_ranks(work, 2)):
+        assert (backends, own) == ([backend], True)
+        assert losses == TWO.of("collops", "existing_group")[rank]
+
+
+def test_a_program_that_knows_gloo_alone(tmp_path: Any) -> None:
+    """COLLOPS_AS=gloo: Accelerate says gloo, and the group is of collops."""
+    path = tmp_path / "store"
+
+    def work(rank: int) -> list[Any]:
+        from accelerate import Accelerator, InitProcessGroupKwargs
+
+        tell_launcher(rank, 2)
+        where = InitProcessGroupKwargs(init_method=f"file://{path}")
+        backend = Accelerator(cpu=True, kwargs_handlers=[where]).state.backend
+        losses = accelerated()
+        own = isinstance(default_group(), collops.torch.Group)
+        dist.destroy_process_group()
+        return [backend, own, losses]
+
+    for rank, (backend, own, losses) in enumerate(run_ranks(work, 2, env={"COLLOPS_AS": "gloo"})):
+        assert (backend, own) == ("gloo", True)
+        assert losses == TWO.of("gloo", "existing_group")[rank]

@@ -65,8 +65,9 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "collectives": TOP | {"atb"},
     "launch": TOP | {"atb", "collectives"},
     "testing": TOP | {"atb", "launch"},
-    "torch": TOP | {"collectives", "launch", "torch_backend", ""},
-    "torch_backend": {"torch", "errors"},
+    "torch": TOP | {"collectives", "launch", "torch_backend", "torch_gloo", ""},
+    "torch_backend": {"torch", "torch_gloo", "errors"},
+    "torch_gloo": {"core", "errors"},
     "golden_run": TOP | {"launch", "golden", ""},
     # bench/torch times calls of collops.torch.
     "bench": TOP | {"launch", "golden", "torch", ""},

@@ -41,6 +41,7 @@ def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
         ("COLLOPS_TIMEOUT", "3", "unknown variable; did you mean COLLOPS_TIMEOUT_S?"),
         ("COLLOPS_TIMEOUT_S", "soon", 'must be a number of seconds of 0.001 or more, got "soon"'),
         ("COLLOPS_NUM_THREADS", "0", 'must be a whole number of 1 or more, got "0"'),
+        ("COLLOPS_AS", "nccl", 'must be gloo, got "nccl"'),
         ("COLLOPS_PORT", "http", 'must be a port from 1 to 65535, got "http"'),
         ("COLLOPS_CHECK", "yes", 'must be 0 or 1, got "yes"'),
         ("COLLOPS_FUSED", "no", 'must be 0 or 1, got "no"'),
@@ -76,6 +77,7 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
     table = tmp_path / "ranks.json"
     table.write_text(make_rank_table(["node-a", "node-b"], 2))
     given = {
+        "COLLOPS_AS": "gloo",
         "COLLOPS_BACKEND": "hccl=shm,lcoc=shm",
         "COLLOPS_CHECK": "1",
         "COLLOPS_FUSED": "0",

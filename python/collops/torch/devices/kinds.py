@@ -49,9 +49,18 @@ def kind_of(x: torch.Tensor) -> Kind | None:
     return None if x.is_cpu else KINDS.get(x.device.type)
 
 
+_others = False
+
+
+def let_others_be_used() -> None:
+    """Notes that this process has a group with torch's backends beside that of collops."""
+    global _others
+    _others = True
+
+
 def may_be_used() -> bool:
     """Whether this process may have tensors on such devices; nearly free where it has none."""
-    return "torch_npu" in sys.modules or torch.cuda.is_initialized()
+    return _others or "torch_npu" in sys.modules or torch.cuda.is_initialized()
 
 
 def first_tensor(args: object) -> torch.Tensor | None:
