@@ -30,6 +30,12 @@ from collops.torch.async_tp.enable import disable_async_tp, enable_async_tp
 from collops.torch.async_tp.fused_products import fused_patterns
 from collops.torch.async_tp.symmetric_operators import register as register_symmetric_operators
 from collops.torch.collective_calls import register_gather_into
+from collops.torch.direct import (
+    all_gather_into,
+    all_reduce_,
+    broadcast_,
+    reduce_scatter_into,
+)
 from collops.torch.group import Group, last_calls, register_batches
 from collops.torch.operators import (
     all_gather_matmul,
@@ -45,17 +51,21 @@ from collops.torch_backend import register
 
 __all__ = [
     "Group",
+    "all_gather_into",
     "all_gather_matmul",
     "all_gather_matmul_reduce_scatter",
     "all_gatherv",
     "all_reduce",
+    "all_reduce_",
     "all_to_allv",
+    "broadcast_",
     "disable_async_tp",
     "enable_async_tp",
     "fused_patterns",
     "last_calls",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
+    "reduce_scatter_into",
     "reduce_scatterv",
 ]
 
