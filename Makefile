@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
+.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions test-clients sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -37,6 +37,10 @@ test-torch: ## collops.torch: every call of torch.distributed, training, operato
 test-torch-versions: ## collops.torch with the oldest, a middle and the newest torch of PyPI: 5 GB each
 	@$(SETUP) package test
 	@$(RUN) tools/torch_versions.py $(ARGS)
+
+test-clients: ## collops inside vLLM and SGLang on CPUs, with tiny models: 4 GB
+	@$(SETUP) package test
+	@$(RUN) tools/clients.py $(ARGS)
 
 test-gpu: ## the backends cuda and nccl, and CUDA tensors, on simulated GPUs
 	@$(SETUP) package test torch

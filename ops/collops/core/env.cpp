@@ -111,6 +111,8 @@ const Reader kReaders[] = {
     {"COLLOPS_PORT", ReadPort},
     {"COLLOPS_CHECK", ReadSwitch<&Env::check>},
     {"COLLOPS_FUSED", ReadSwitch<&Env::fused>},
+    {"COLLOPS_SGLANG", ReadSwitch<&Env::sglang>},
+    {"COLLOPS_VLLM", ReadSwitch<&Env::vllm>},
     {"COLLOPS_TRACE", ReadTrace},
     {"COLLOPS_TUNING",
      [](const std::string& text, Env* env) { return ParseTuning(text, &env->tuning); }, true},
@@ -205,6 +207,9 @@ const std::vector<EnvVariable>& EnvVariables() {
        "The number of ranks, set by `run_ranks` and `collops run`."},
       {"COLLOPS_SERVER_ID", "found by addresses and host name",
        "The server_id of this host in a rank table, if it cannot be found by address or name."},
+      {"COLLOPS_SGLANG", "1",
+       "0: SGLang's ranks on CPUs do not use collops where both are installed "
+       "([clients.md](clients.md))."},
       {"COLLOPS_TIMEOUT_S", "300",
        "Seconds that a call waits for other ranks before it fails with ERROR_TIMEOUT, which names "
        "the missing ranks."},
@@ -224,6 +229,8 @@ const std::vector<EnvVariable>& EnvVariables() {
        "must have the same sizes. Results do not depend on them."},
       {"COLLOPS_UCX_LIBRARY", "what is loaded, installed, or the system's",
        "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; no other file is tried."},
+      {"COLLOPS_VLLM", "1",
+       "0: vLLM's ranks on CPUs do not use collops where both are installed ([vllm.md](vllm.md))."},
   };
   return *variables;
 }

@@ -37,6 +37,7 @@ class DeviceCommunicatorBase:
         global_world_size: int | None = None,
     ) -> None:
         self.cpu_group, self.device_group = cpu_group, device_group
+        self.device = device or torch.device("cpu")
         self.world_size = dist.get_world_size(cpu_group)
         self.rank_in_group = dist.get_group_rank(cpu_group, dist.get_rank())
 
@@ -135,6 +136,82 @@ def test_vllm(backend: str, size: int) -> None:
     assert run_group(work, size, backend=backend) == [[True, backend == "collops", True]] * size
 
 
+@pytest.mark.parametrize(("backend", "size"), [("gloo", 2), ("collops", 3)])
+def test_vllms_even_calls(backend: str, size: int) -> None:
+    def work(rank: int) -> None:
+        vllm = VllmCommunicator(dist.group.WORLD)
+        xs = [rows_of(r, 2, 6).view(2, 3, 2) for r in range(size)]
+        given = xs[rank].clone()
+        total = vllm.all_reduce(given)
+        assert torch.equal(total, sum(xs))
+        assert torch.equal(given, xs[rank])  # torch.compile is told so
+        turned = xs[rank].transpose(0, 2)
+        assert torch.equal(vllm.all_reduce(turned), sum(xs).transpose(0, 2))
+        for dim in (0, 1, 2, -1):
+            whole = torch.cat(xs, dim)
+            got = vllm.all_gather(xs[rank], dim)
+            assert torch.equal(got, whole)
+            assert got.is_contiguous()
+            on_last = vllm.gather(xs[rank], size - 1, dim)
+            assert on_last is None if rank < size - 1 else torch.equal(on_last, whole)
+            wide = torch.cat([x * (rank + 1) for x in xs], dim)
+            part = vllm.reduce_scatter(wide, dim)
+            assert torch.equal(part, xs[rank] * sum(range(size + 1)))
+        root = size - 1
+        sent = xs[rank].transpose(0, 1).clone()
+        strided = torch.zeros(2, 3, 2).transpose(0, 1)
+        strided.copy_(sent)
+        for x in (sent, strided):
+            assert vllm.broadcast(x, root) is x
+            assert torch.equal(x, xs[root].transpose(0, 1))
+
+    run_group(work, size, backend=backend)
+
+
+def test_vllms_memory_for_a_sum() -> None:
+    def work(rank: int) -> list[Any]:
+        vllm = VllmCommunicator(dist.group.WORLD)
+        cpu = torch.device("cpu")
+        places = set()
+        for rows in (6, 4, 6):
+            buffer = vllm.get_symmetric_memory_buffer("sum", (rows, 2), torch.float32, cpu)
+            places.add(buffer.data_ptr())
+            buffer.copy_(rows_of(rank, rows, 2))
+            sizes = [rows - 1, 1]
+            out = torch.empty(sizes[rank], 2)
+            assert vllm.reduce_scatterv_into_output(buffer, out, 0, sizes) is out
+            both = rows_of(0, rows, 2) + rows_of(1, rows, 2)
+            assert torch.equal(out, both.split(sizes)[rank])
+        turned = torch.empty(2, sizes[rank])
+        vllm.reduce_scatterv_into_output(buffer.t(), turned, -1, sizes)
+        assert torch.equal(turned, out.t())
+        meta = vllm.get_symmetric_memory_buffer("sum", (1,), torch.float32, torch.device("meta"))
+        return [len(places), meta]
+
+    assert run_group(work, 2) == [[1, None]] * 2
+
+
+def test_vllms_messages() -> None:
+    def work(rank: int) -> Any:
+        vllm = VllmCommunicator(dist.group.WORLD)
+        x = rows_of(rank, 2, 3)
+        if rank == 0:
+            vllm.send(x.t())
+            vllm.send_tensor_dict({"x": x, "flag": True, "empty": x[:0], "ids": x[0].long()}, 1)
+            return None
+        got = vllm.recv(torch.Size([3, 2]), torch.float32)
+        values = vllm.recv_tensor_dict(0)
+        return got.tolist(), {
+            name: value.tolist() if isinstance(value, torch.Tensor) else value
+            for name, value in values.items()
+        }
+
+    _, (got, values) = run_group(work, 2)
+    x = rows_of(0, 2, 3)
+    assert got == x.t().tolist()
+    assert values == {"x": x.tolist(), "flag": True, "empty": [], "ids": [0, 3, 6]}
+
+
 def test_a_list_is_one_call() -> None:
     def work(rank: int) -> list[str]:
         vllm = VllmCommunicator(dist.group.WORLD)
@@ -161,9 +238,13 @@ def test_one_rank_gets_its_input_back() -> None:
         vllm = VllmCommunicator(dist.group.WORLD)
         x = torch.ones(3, 2)
         xs = [x, x]
-        return [vllm.all_gatherv(xs) is xs, vllm.reduce_scatterv(x, 0, [3]) is x]
+        same = [vllm.all_gatherv(xs) is xs]
+        same += [vllm.reduce_scatterv(x, 0, [3]) is x, vllm.all_reduce(x) is x]
+        same += [vllm.all_gather(x) is x, vllm.gather(x) is x, vllm.broadcast(x) is x]
+        out = vllm.reduce_scatterv_into_output(x, torch.empty(3, 2), 0, [3])
+        return [*same, torch.equal(out, x)]
 
-    assert run_group(work, 1, backend="gloo") == [[True, True]]
+    assert run_group(work, 1, backend="gloo") == [[True] * 7]
 
 
 def test_groups_of_some_ranks_make_siblings_alone() -> None:
@@ -190,6 +271,10 @@ def test_sglang() -> None:
         same = coordinator.reduce_scatterv(torch.full((1, 2), rank + 1.0), out, sizes=[0, 1])
         assert same is out
         assert (out == 3).all()
+        whole = torch.empty(3, 3)
+        [same] = coordinator.all_gatherv(rows_of(rank, 1 + rank, 3), [1, 2], whole)
+        assert same is whole
+        assert torch.equal(whole, one)
 
     assert run_group(work, 2, backend="gloo") == [None] * 2
 
@@ -219,6 +304,43 @@ def test_sglangs_communicator() -> None:
     assert run_group(work, 2, backend="gloo") == [first, second]
 
 
+def test_sglangs_communicators_other_calls() -> None:
+    def work(rank: int) -> list[Any]:
+        pynccl = SglangCommunicator(dist.group.WORLD)
+        x = rows_of(rank, 2, 2)
+        total = x.clone()
+        pynccl.all_reduce(total)
+        most = pynccl.outplace_all_reduce(x, op=dist.ReduceOp.MAX)
+        same = torch.empty(2, 2)
+        result = [total.tolist(), most.tolist(), pynccl.outplace_all_reduce(x, same) is same]
+        ids = torch.tensor([rank, 3])
+        pynccl.all_reduce(ids, dist.ReduceOp.AVG)
+        result.append(ids.tolist())
+        with pynccl.use_symmetric_memory(None, disabled=False):
+            swapped = torch.empty(2, 2)
+        pynccl.all_to_all_single(swapped, x)
+        result.append(swapped.tolist())
+        pynccl.broadcast(x, 1)
+        result.append(x.tolist())
+        if rank == 0:
+            pynccl.send(same, 1)
+        else:
+            got = torch.empty(2, 2)
+            pynccl.recv(got, 0)
+            assert torch.equal(got, same)
+        with pynccl.change_state(enable=False):
+            pynccl.all_reduce(x)
+            result.append(pynccl.outplace_all_reduce(x))
+        return result
+
+    total, most = [[100, 106], [112, 118]], [[100, 103], [106, 109]]
+    same = [total, most, True, [0, 3]]
+    assert run_group(work, 2, backend="gloo") == [
+        [*same, [[0, 3], [100, 103]], most, None],
+        [*same, [[6, 9], [106, 109]], most, None],
+    ]
+
+
 def message_of(call: Any, *args: Any, **kwargs: Any) -> str:
     with pytest.raises(collops.Error) as caught:
         call(*args, **kwargs)
@@ -236,6 +358,8 @@ def test_what_is_refused() -> None:
             message_of(vllm.all_gatherv, [x, x[:1]]),
             message_of(vllm.reduce_scatterv, x, dim=2),
             message_of(vllm.reduce_scatterv, x, dim=0, sizes=[1, 2]),
+            message_of(vllm.all_gather, x, dim=2),
+            message_of(SglangCoordinator([0, 1]).all_gatherv, [x, x], None, x),
             message_of(SglangCommunicator, dist.group.WORLD, "meta"),
             message_of(collops_group, None),
         ]
@@ -250,6 +374,8 @@ def test_what_is_refused() -> None:
                 "tensor 1 of the list has 1 rows, tensor 0 has 2",
                 "dim must be from -2 to 1, got 2",
                 "sizes",
+                "all_gather: dim must be from -2 to 1, got 2",
+                "output goes with one tensor, got a list of 2",
                 "the device must be a CPU, GPU or NPU, got meta",
                 "no group was given",
             ],

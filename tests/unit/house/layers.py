@@ -68,6 +68,8 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "torch": TOP | {"collectives", "launch", "torch_backend", "torch_gloo", ""},
     "torch_backend": {"torch", "torch_gloo", "errors"},
     "torch_gloo": {"core", "errors"},
+    "vllm_plugin": {"torch"},
+    "sglang_plugin": {"torch", ""},
     "golden_run": TOP | {"launch", "golden", ""},
     # bench/torch times calls of collops.torch.
     "bench": TOP | {"launch", "golden", "torch", ""},

@@ -45,6 +45,8 @@ def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
         ("COLLOPS_PORT", "http", 'must be a port from 1 to 65535, got "http"'),
         ("COLLOPS_CHECK", "yes", 'must be 0 or 1, got "yes"'),
         ("COLLOPS_FUSED", "no", 'must be 0 or 1, got "no"'),
+        ("COLLOPS_SGLANG", "on", 'must be 0 or 1, got "on"'),
+        ("COLLOPS_VLLM", "off", 'must be 0 or 1, got "off"'),
         ("COLLOPS_TRACE", "9", "must be 0, 1 or 2"),
         ("COLLOPS_TRACE", "/nowhere/x.json", "no file can be made in /nowhere/: No such file"),
         ("COLLOPS_TUNING", "x=1", '"x" is unknown; the sizes are'),
@@ -91,10 +93,12 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
         "COLLOPS_RANK": "0",
         "COLLOPS_RANK_SIZE": "4",
         "COLLOPS_SERVER_ID": "node-b",
+        "COLLOPS_SGLANG": "0",
         "COLLOPS_TIMEOUT_S": "2.5",
         "COLLOPS_TRACE": "0",
         "COLLOPS_TUNING": "streamed_output=1m",
         "COLLOPS_UCX_LIBRARY": str(file),
+        "COLLOPS_VLLM": "1",
     }
     assert set(given) == {name for name, _, _ in core().env_variables()}
     status, environment, summary = doctor(**given, RANK_TABLE_FILE=str(table))

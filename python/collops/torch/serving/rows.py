@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 
 import collops.torch
-from collops.errors import Error, ErrorCode, raise_status
+from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
-from collops.torch.memory import Target, source, target
 from collops.torch.reductions import averages_apart
+from collops.torch.serving.calls import read_of, write_of
 
 if TYPE_CHECKING:
     from collops.torch.group import Group
@@ -92,7 +92,7 @@ def gather_rows(
     if out is None:
         rows = x.shape[0] * comm.size if sizes is None else sum(sizes)
         out = x.new_empty((rows, *x.shape[1:]), requires_grad=False)
-    given, whole = _memory(group, "AllGatherV", x, out)
+    given, whole = read_of(group, "AllGatherV", x), write_of(group, "AllGatherV", out)
     if _even(sizes, x.shape[0], comm.size):
         comm.all_gather(given, whole.memory)
     else:
@@ -127,7 +127,7 @@ def scatter_rows(
     if out is None:
         rows = x.shape[0] // comm.size if sizes is None else _own(group, sizes)
         out = x.new_empty((rows, *x.shape[1:]), requires_grad=False)
-    given, own = _memory(group, "ReduceScatterV", x, out)
+    given, own = read_of(group, "ReduceScatterV", x), write_of(group, "ReduceScatterV", out)
     averages = averages_apart(x, op)
     op = "sum" if averages else op
     if _even(sizes, x.shape[0] // comm.size, comm.size):
@@ -139,17 +139,6 @@ def scatter_rows(
     if own.finish is not None:
         own.finish()
     return out
-
-
-def _memory(
-    group: Group, call: str, x: torch.Tensor, out: torch.Tensor
-) -> tuple[torch.Tensor, Target]:
-    """What the communicator reads and writes; the other ranks are told what it cannot."""
-    try:
-        return source(call, x), target(call, out)
-    except Error as error:
-        group.communicator_for(x.device).refuse(call, error)
-        raise
 
 
 def _even(sizes: Sequence[int] | None, rows: int, ranks: int) -> bool:
@@ -167,9 +156,7 @@ def _rows_of(group: Group, xs: Sequence[torch.Tensor], sizes: Sequence[int] | No
     for i, x in enumerate(xs):
         if sizes is not None and x.shape[0] != _own(group, sizes):
             # The communicator refuses it, and tells the other ranks.
-            group.communicator_for(x.device).all_gatherv(
-                _memory(group, "AllGatherV", x, x)[0], sizes
-            )
+            group.communicator_for(x.device).all_gatherv(read_of(group, "AllGatherV", x), sizes)
         if x.shape[0] != rows:
             refuse(
                 group.communicator_for(x.device),

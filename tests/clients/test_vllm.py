@@ -1,0 +1,171 @@
+"""vLLM makes the tokens of one process with collops between its ranks, of models of three kinds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patience import patience
+from tests.multihost.hosts import DEVICE, Host, Unavailable, network
+from tests.torch.groups import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMPTS = [[5, 7, 11, 13, 17], [200, 3], [91] * 9, [44, 45, 46, 47], [250, 1, 9]]
+EXPERTS = ["mixtral", "qwen2_moe"]
+ENV = {
+    "COLLOPS_TIMEOUT_S": str(patience(60)),
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_CI_ENV": "1",  # torch.compile traces, and does not call the compiler
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+ON = "moves the data between CPU ranks"
+MENDED = "which vLLM ignores on CPUs"
+
+
+class Run:
+    """Processes of vLLM, one for each data-parallel rank, here or each on a host of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        prompts: list[Any],
+        asked: dict[str, Any],
+        hosts: list[Host] | None = None,
+        **env: str,
+    ) -> None:
+        self.outs = [folder / f"tokens-{rank}.json" for rank in range(len(prompts))]
+        self.logs = [folder / f"log-{rank}.txt" for rank in range(len(prompts))]
+        self.processes = []
+        port = free_port()
+        for rank, own in enumerate(prompts):
+            parallel = {
+                "VLLM_DP_MASTER_IP": hosts[0].address if hosts else "127.0.0.1",
+                "VLLM_DP_MASTER_PORT": str(port),
+                "VLLM_DP_RANK": str(rank),
+                "VLLM_DP_RANK_LOCAL": "0" if hosts else str(rank),
+                "VLLM_DP_SIZE": str(len(prompts)),
+            }
+            if hosts:
+                parallel |= {"VLLM_HOST_IP": hosts[rank].address, "GLOO_SOCKET_IFNAME": DEVICE}
+            text = json.dumps(asked | {"prompts": own, "out": str(self.outs[rank])})
+            command = [sys.executable, "-m", "tests.clients.generate", text]
+            with self.logs[rank].open("wb") as log:
+                self.processes.append(
+                    subprocess.Popen(
+                        hosts[rank].enter(*command) if hosts else command,
+                        cwd=ROOT,
+                        env=os.environ | ENV | (parallel if len(prompts) > 1 else {}) | env,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,  # with the ranks that it starts
+                    )
+                )
+
+    def tokens(self) -> list[Any]:
+        """The tokens of each process's prompts."""
+        try:
+            for process in self.processes:
+                assert process.wait(patience(240)) == 0, self.log()[-6000:]
+        finally:
+            for process in self.processes:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        return [json.loads(out.read_text())["tokens"] for out in self.outs]
+
+    def log(self) -> str:
+        """What all processes have printed."""
+        return "\n".join(log.read_text(errors="replace") for log in self.logs)
+
+
+@pytest.fixture(scope="session")
+def alone(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The tokens of one process with one rank, by the model."""
+
+    @cache
+    def tokens_of(model: str) -> list[list[int]]:
+        asked = {"model": str(models / model), "enforce_eager": True}
+        [tokens] = Run(tmp_path_factory.mktemp(model), [PROMPTS], asked, COLLOPS_VLLM="0").tokens()
+        assert len({tuple(one) for one in tokens}) == len(PROMPTS)
+        return list(tokens)
+
+    return tokens_of
+
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize("model", ["llama", *EXPERTS])
+@pytest.mark.parametrize("eager", [True, False], ids=["eager", "traced"])
+def test_tensor_parallel(models: Path, alone: Any, tmp_path: Path, model: str, eager: bool) -> None:
+    run = Run(
+        tmp_path,
+        [PROMPTS],
+        {"model": str(models / model), "tensor_parallel_size": 2, "enforce_eager": eager},
+    )
+    assert run.tokens() == [alone(model)], run.log()[-6000:]
+    assert run.log().count(ON) == 1
+    assert MENDED not in run.log() or model in EXPERTS
+
+
+def test_it_can_be_turned_off(models: Path, alone: Any, tmp_path: Path) -> None:
+    """vLLM's own communicator gives the same tokens."""
+    asked = {"model": str(models / "llama"), "tensor_parallel_size": 2, "enforce_eager": True}
+    run = Run(tmp_path, [PROMPTS], asked, COLLOPS_VLLM="0")
+    assert run.tokens() == [alone("llama")], run.log()[-6000:]
+    assert ON not in run.log()
+
+
+@pytest.mark.parametrize("eager", [True, False], ids=["eager", "traced"])
+@pytest.mark.parametrize("model", EXPERTS)
+def test_expert_parallel(models: Path, alone: Any, tmp_path: Path, model: str, eager: bool) -> None:
+    asked = {"model": str(models / model), "tensor_parallel_size": 2, "enforce_eager": eager}
+    run = Run(tmp_path, [PROMPTS], asked | {"enable_expert_parallel": True})
+    assert run.tokens() == [alone(model)], run.log()[-6000:]
+    assert MENDED in run.log()
+
+
+@pytest.mark.parametrize("experts", [True, False], ids=["experts", "all"])
+@pytest.mark.parametrize("model", EXPERTS)
+@pytest.mark.parametrize("first", [3, 5], ids=["uneven", "empty"])
+def test_data_parallel(
+    models: Path, alone: Any, tmp_path: Path, model: str, experts: bool, first: int
+) -> None:
+    """Each rank has prompts of its own, or none: it still takes part in the layers of experts."""
+    if first == 5 and not experts:
+        pytest.skip("the ranks' parts are as in the other cases")
+    asked = {"model": str(models / model), "enforce_eager": False}
+    asked["enable_expert_parallel"] = experts
+    run = Run(tmp_path, [PROMPTS[:first], PROMPTS[first:]], asked)
+    whole = alone(model)
+    assert run.tokens() == [whole[:first], whole[first:]], run.log()[-6000:]
+
+
+def test_pipeline(models: Path, alone: Any, tmp_path: Path) -> None:
+    asked = {"model": str(models / "llama"), "pipeline_parallel_size": 2, "enforce_eager": True}
+    run = Run(tmp_path, [PROMPTS], asked)
+    assert run.tokens() == [alone("llama")], run.log()[-6000:]
+
+
+def test_two_hosts(models: Path, alone: Any, tmp_path: Path) -> None:
+    """Two data-parallel ranks of two tensor-parallel ranks each, with experts on all four."""
+    asked = {"model": str(models / "mixtral"), "tensor_parallel_size": 2, "enforce_eager": True}
+    asked["enable_expert_parallel"] = True
+    whole = alone("mixtral")
+    try:
+        with network(2) as hosts:
+            run = Run(tmp_path, [PROMPTS[:3], PROMPTS[3:]], asked, hosts)
+            assert run.tokens() == [whole[:3], whole[3:]], run.log()[-6000:]
+    except Unavailable as error:
+        pytest.skip(str(error))
