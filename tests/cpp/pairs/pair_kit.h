@@ -123,7 +123,7 @@ class Buffer {
     std::fill(own_.begin(), own_.end(), kPoison);
   }
   explicit Buffer(const std::vector<std::byte>& data) : Buffer(static_cast<int64_t>(data.size())) {
-    if (!data.empty()) std::memcpy(data_, data.data(), data.size());
+    std::copy(data.begin(), data.end(), data_);
   }
   // In a window, which has room for the guard.
   Buffer(std::shared_ptr<collops::Window> window, const std::vector<std::byte>& data)
@@ -131,7 +131,7 @@ class Buffer {
         data_(static_cast<std::byte*>(window_->data())),
         bytes_(static_cast<int64_t>(data.size())) {
     std::fill(data_, data_ + data.size() + kGuard, kPoison);
-    std::memcpy(data_, data.data(), data.size());
+    std::copy(data.begin(), data.end(), data_);
   }
   Buffer(Buffer&&) = default;
 
