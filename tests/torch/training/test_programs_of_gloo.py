@@ -110,12 +110,7 @@ LIGHTNING = """
 """
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port={port}"]
-LAUNCH = [
-    *("-m", "accelerate.commands.launch", "--cpu", "--num_processes=2", "--num_machines=1"),
-    *("--mixed_precision=no", "--dynamo_backend=no", "--main_process_port={port}"),
-]
 CASES = {
-    "accelerate launch": ("accelerate", LAUNCH, ACCELERATE),
     "torchrun with Accelerate": ("accelerate", TORCHRUN, ACCELERATE),
     "torchrun with Trainer": ("transformers", TORCHRUN, TRAINER),
     "Lightning": ("lightning", [], LIGHTNING),
