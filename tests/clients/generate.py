@@ -35,8 +35,8 @@ def time_all_reduce(worker: Any) -> dict[str, float]:
     for num_bytes in (512, 16 << 10, 1 << 20):
         x = torch.zeros(num_bytes // 4)
         rounds = []
-        for _ in range(5):
-            repeats = 200 if num_bytes < 1 << 20 else 20
+        for _ in range(20):
+            repeats = 100 if num_bytes < 1 << 20 else 20
             begin = time.perf_counter()
             for _ in range(repeats):
                 get_tp_group().all_reduce(x)

@@ -42,9 +42,10 @@ def all_reduce(
     averages = averages_apart(x, op)
     op = "sum" if averages else op
     if out is None:
-        y: torch.Tensor = comm.all_reduce(given, op)
-        return y.div_(comm.size) if averages else y
-    own = write_of(group, "AllReduce", out)
+        out = torch.empty_like(given)  # sooner than the communicator makes it
+        own = Target(out)
+    else:
+        own = write_of(group, "AllReduce", out)
     comm.all_reduce(given, op, own.memory)
     if averages:
         own.memory.div_(comm.size)
@@ -57,7 +58,10 @@ def all_gather(group: Group, x: torch.Tensor, dim: int) -> torch.Tensor:
     """The tensors of all ranks, which have one shape, one after the other along a dimension."""
     comm = group.communicator_for(x.device)
     given = read_of(group, "AllGatherV", x)
-    return comm.all_gatherv(given, [x.shape[dim]] * comm.size, dim)
+    shape = list(x.shape)
+    shape[dim] *= comm.size
+    sizes = [x.shape[dim]] * comm.size
+    return comm.all_gatherv(given, sizes, dim, given.new_empty(shape))
 
 
 def gather(group: Group, x: torch.Tensor, root: int, dim: int) -> torch.Tensor | None:
