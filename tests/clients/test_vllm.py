@@ -153,14 +153,6 @@ def test_data_parallel(
     assert run.tokens() == [whole[:first], whole[first:]], run.log()[-6000:]
 
 
-def test_pipeline(models: Path, alone: Any, tmp_path: Path) -> None:
-    # vLLM's pipeline needs the step that warms up, which a size of the cache makes it leave out.
-    asked = {"model": str(models / "llama"), "pipeline_parallel_size": 2, "enforce_eager": True}
-    asked |= {"kv_cache_memory_bytes": None, "gpu_memory_utilization": 0.1}
-    run = Run(tmp_path, [PROMPTS], asked, VLLM_CPU_CI_ENV="0")
-    assert run.tokens() == [alone("llama")], run.log()[-6000:]
-
-
 def test_two_hosts(models: Path, alone: Any, tmp_path: Path) -> None:
     """Two data-parallel ranks of two tensor-parallel ranks each, with experts on all four."""
     asked = {"model": str(models / "mixtral"), "tensor_parallel_size": 2, "enforce_eager": True}
