@@ -74,8 +74,8 @@ Status ReadBackend(const std::string& text, Env* env) {
 
 // collops.torch reads it; here a value that it does not know is refused, and shown by the doctor.
 Status ReadAs(const std::string& text, Env* /*env*/) {
-  COLLOPS_CHECK_ARG(text.empty() || text == "gloo", ERROR_INVALID_PARAM,
-                    "must be gloo, got \"", text, "\"");
+  COLLOPS_CHECK_ARG(text.empty() || text == "gloo", ERROR_INVALID_PARAM, "must be gloo, got \"",
+                    text, "\"");
   return Ok();
 }
 
@@ -169,7 +169,8 @@ std::string Env::ReplaceBackend(const std::string& name) const {
 const std::vector<EnvVariable>& EnvVariables() {
   static const std::vector<EnvVariable>* const variables = new std::vector<EnvVariable>{
       {"COLLOPS_AS", "not set",
-       "`gloo`: groups of torch.distributed that a program makes with gloo are groups of collops for "
+       "`gloo`: groups of torch.distributed that a program makes with gloo are groups of collops "
+       "for "
        "CPU tensors ([torch.md](torch.md#programs-that-name-gloo)). Must be equal on all ranks."},
       {"COLLOPS_BACKEND", "not set",
        "Replaces the backend of a struct after the struct was validated: one name (`shm`), or a "
