@@ -105,7 +105,7 @@ def _forget(functions: Any, group: Any) -> None:
 
 class Marks:
     """What the ranks of a group write into its store, so that an error names those that lack the
-    variable if others have it. A group of gloo costs it two requests to the store.
+    variable if others have it. A group of gloo costs it two to four requests to the store.
     """
 
     def __init__(self, store: Any, size: int) -> None:

@@ -44,6 +44,8 @@ def _quick_sum(general: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(general)
     def allreduce(self: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors: Any
+        opts: Any
         tensors, opts = args if len(args) == 2 else (None, None)
         if (
             type(opts) is c10d.AllreduceOptions

@@ -82,7 +82,7 @@ def _measured(
         "rows": said.get("gather_rows" if said.get("type") == 2 else "scatter_rows"),
     }
     found = run_ranks(call, point.ranks)
-    reasons = [told["reason"] for told in found if "reason" in told]
+    reasons: list[str] = [told["reason"] for told in found if "reason" in told]
     if reasons:
         refused[way] = reasons[0]
         return reasons[0]
