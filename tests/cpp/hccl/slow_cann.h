@@ -78,6 +78,8 @@ inline void Destroy(SlowGraph* graph) {
 inline void FillEvents(collops::hccl::Api* api) {
   using namespace collops::hccl;
   api->create_event = [](Event* event) {
+    static std::mutex mutex;  // ranks are threads
+    const std::lock_guard<std::mutex> lock(mutex);
     *event = &events.emplace_back();
     return AclError{0};
   };
