@@ -8,14 +8,12 @@
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "collops/comm/control/first_contact/local_socket.h"
-#include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/comm/registry.h"
-#include "collops/core/deadline.h"
 #include "collops/core/env.h"
-#include "collops/core/process/interrupt.h"
 #include "collops/operators/framework/param_check.h"
+#include "collops/operators/plain/connect.h"
 #include "module.h"
 #include "status.h"
 
@@ -112,16 +110,6 @@ std::string Resolved(const std::string& operation, const std::string& name) {
   return backend;
 }
 
-Status CheckBackendName(const std::string& name) {
-  if (FindBackend(name) != nullptr) return Ok();
-  std::string known;
-  for (const Backend& backend : BackendTable()) {
-    known += Concat(known.empty() ? "\"" : ", \"", backend.name, "\"");
-  }
-  return Error(ERROR_INVALID_PARAM, "init: no backend is called \"", name, "\"; pass one of ",
-               known);
-}
-
 // A port where the ranks of a job on several hosts meet, open as long as this object lives.
 struct MeetingPort {
   std::shared_ptr<control::JobPort> port;
@@ -131,53 +119,6 @@ MeetingPort OpenPort(const std::string& host, const std::string& job_id) {
   MeetingPort opened;
   ThrowIfError(control::OpenMeetingPort(host, job_id, &opened.port));
   return opened;
-}
-
-// The backend of a group whose table somebody still writes is that of the complete one.
-Status ChooseBackend(const CommunicatorSpec& spec, double timeout_s, std::string* backend) {
-  if (!spec.job_id.empty()) {
-    *backend = spec.meet_at.empty() ? "shm" : "ucx";
-    return Ok();
-  }
-  RankTable complete;
-  const RankTable* table = spec.table.get();
-  if (table != nullptr && !table->completed) {
-    const auto watch = []() -> Status {
-      COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
-      return Ok();
-    };
-    COLLOPS_RETURN_IF_ERROR(
-        control::AwaitRankTable(*table, Deadline::After(timeout_s), watch, &complete));
-    table = &complete;
-  }
-  *backend = CpuBackend(table);
-  return Ok();
-}
-
-// `tuning`: sizes in place of those of COLLOPS_TUNING.
-Status Connect(CommunicatorSpec spec, const std::string& tuning,
-               std::shared_ptr<Communicator>* communicator) {
-  Env env;
-  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
-  const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
-  Placement placement;
-  spec.voice = {"init: ", "rank_size"};
-  COLLOPS_RETURN_IF_ERROR(
-      FindPlacement({spec.rank, spec.rank_size, "", threads, spec.voice}, &placement));
-  spec.table = std::move(placement.table);
-  const bool has_timeout = spec.timeout_s > 0;
-  if (!has_timeout) spec.timeout_s = env.timeout_s;
-  spec.tuning = env.tuning;
-  const Status sizes = ParseTuning(tuning, &spec.tuning);
-  COLLOPS_CHECK_ARG(sizes.ok(), sizes.code(), "init: tuning=", tuning, ": ", sizes.message());
-  if (spec.backend.empty() && threads) spec.backend = "shm";
-  if (spec.backend.empty())
-    COLLOPS_RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
-  COLLOPS_RETURN_IF_ERROR(CheckBackendName(spec.backend));
-  COLLOPS_RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
-  COLLOPS_RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
-  if (has_timeout) (*communicator)->set_timeout_s(spec.timeout_s);
-  return (*communicator)->Connect();
 }
 
 std::shared_ptr<Communicator> Connected(const std::string& backend, const std::string& comm_domain,
@@ -194,7 +135,7 @@ std::shared_ptr<Communicator> Connected(const std::string& backend, const std::s
   spec.job_id = job_id;
   spec.meet_at = meet_at;
   std::shared_ptr<Communicator> communicator;
-  RunWithoutGil([&] { return Connect(std::move(spec), tuning, &communicator); });
+  RunWithoutGil([&] { return ConnectGroup(std::move(spec), tuning, &communicator); });
   return communicator;
 }
 

@@ -45,6 +45,7 @@ def source_files() -> Iterator[Path]:
     for folder in SOURCE_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             made = path.suffix in {".pyc", ".so", ".fatbin"} or ".egg-info" in str(path)
+            made = made or path.parent.name == "include"  # of an editable installation
             if path.is_file() and not made:
                 yield path
 

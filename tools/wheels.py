@@ -139,7 +139,7 @@ def check_names(wheel: Path, machine: str) -> None:
     the GPU kernels that were compiled here."""
     with zipfile.ZipFile(wheel) as files:
         every = files.namelist()
-    names = [name for name in every if name.endswith(".so")]
+    names = [name for name in every if re.search(r"/_core\..*so$", name)]
     if not names or any(f"-{machine}-" not in name for name in names):
         raise SystemExit(f"collops: {wheel.name}: not the name of an extension there: {names}")
     if gpu.KERNELS.exists() and f"collops/{gpu.KERNELS.name}" not in every:

@@ -44,6 +44,7 @@ COMMANDS = {
         "predict the cost of a call on many hosts, and which limit it reaches first",
         "plan.command",
     ),
+    "c-flags": Command("print what a C compiler needs for collops_c.h", "cli.c_flags"),
     "completion": Command("print the completion script for bash, zsh or fish", "cli.completion"),
     "demo": Command(
         "run a transformer layer over an uneven batch, and compare it with one process",

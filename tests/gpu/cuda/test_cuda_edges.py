@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -115,3 +116,17 @@ def test_all_reduce_in_place_about_as_long_as_a_cell(gpu: Any, count: int) -> No
         expected = expected + numbers(rank, count, "float32")
     for found in results(PROCESSES, 3, work):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_c_takes_memory_of_the_cpu_alone(gpu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        comm = communicator(gpu, rank, 2, PROCESSES, "c")
+        lib, x = ctypes.CDLL("libcollops_c.so"), (ctypes.c_float * 1)()
+        lib.collops_last_error.restype = ctypes.c_char_p
+        one, float32, of_sum = ctypes.c_int64(1), 0, 0
+        error = lib.collops_all_reduce(ctypes.c_void_p(comm.handle), x, x, one, float32, of_sum)
+        return error, lib.collops_last_error().decode()
+
+    text = "all_reduce: C moves memory of the CPU, and this communicator moves that of cuda:"
+    found = results(PROCESSES, 2, work)
+    assert [(error, said.startswith(text)) for error, said in found] == [(103, True)] * 2

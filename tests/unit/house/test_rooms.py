@@ -10,10 +10,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 MADE = {"__pycache__", "build", "dist", "out"}
-# Headers that others look for by name: of programs that use the library; a backend's entry; and
-# its communicator, whose calls stand in a file of their own.
+# Headers that others look for by name: of programs that use the library, also in C; a backend's
+# entry; and its communicator, whose calls stand in a file of their own.
 PUBLIC = re.compile(r"^    ([\w/. ]+\.h\b.*)$", re.MULTILINE)
-ENTRIES = {"backend.h", "communicator.h"}
+ENTRIES = {"backend.h", "communicator.h", "collops_c.h"}
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 
 
