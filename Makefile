@@ -38,7 +38,7 @@ test-torch-versions: ## collops.torch with the oldest, a middle and the newest t
 	@$(SETUP) package test
 	@$(RUN) tools/torch_versions.py $(ARGS)
 
-test-clients: ## collops inside vLLM and SGLang on CPUs, with tiny models: 4 GB
+test-clients: ## collops inside vLLM, SGLang, torchft, Ray and others on CPUs: 6 GB (ARGS=training: 2 GB)
 	@$(SETUP) package test
 	@$(RUN) tools/clients.py $(ARGS)
 

@@ -1,4 +1,4 @@
-"""collops inside the real vLLM and SGLang, which `make test-clients` installs."""
+"""collops inside real programs, which `make test-clients` installs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ collect_ignore_glob = [] if os.environ.get("COLLOPS_TEST_CLIENTS") else ["*"]
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Where this folder is asked for: why there is nothing to run."""
     return (
-        "tests/clients: vLLM and SGLang come with `make test-clients`"
+        "tests/clients: these programs come with `make test-clients`"
         if collect_ignore_glob
         else None
     )

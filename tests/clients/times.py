@@ -1,6 +1,6 @@
 """How long vLLM's steps take with collops between its ranks, and with its own communicator.
 
-    PYTHONPATH=tools build/clients/venv/bin/python -m tests.clients.times
+    PYTHONPATH=tools build/clients/serving/bin/python -m tests.clients.times
 
 Two tensor-parallel ranks and a tiny model: the time is that of the calls and of vLLM itself. The
 ways run in turn, each in new processes, and the best time of each counts.

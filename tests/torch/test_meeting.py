@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 
-import collops  # noqa: E402
+import collops.torch  # noqa: E402
 from collops.launch.processes import run_on_threads  # noqa: E402
 from collops.testing import run_ranks  # noqa: E402
 from collops.torch.meeting import meet  # noqa: E402
@@ -103,6 +103,50 @@ def test_threads_that_are_one_rank_of_a_store_are_named() -> None:
     [text] = set(heard)
     assert len(heard) == 2
     assert re.findall(r"by pid (\d+) on", text) == [str(os.getpid())] * 2
+
+
+def test_ranks_that_are_threads_of_one_process(tmp_path: Path) -> None:
+    """Each has a group, as torchft's tests and Ray's threads do; two groups stand side by side."""
+
+    def work(_: int) -> list[list[float]]:
+        store, found = dist.HashStore(), {}
+
+        def thread(rank: int) -> None:
+            one = collops.torch.Group(meet(store, rank, 3, "one", patience(30)), store, "one")
+            other = dist.PrefixStore("other", store)
+            two = collops.torch.Group(meet(other, 2 - rank, 3, "two", patience(30)), other, "two")
+            x, y = torch.arange(3.0) + 10**rank, torch.tensor([7.0 * rank])
+            work = one.allreduce([x])  # asynchronous
+            two.broadcast([y], 0).wait()
+            work.wait()
+            two.shutdown()
+            found[rank] = [*x.tolist(), *y.tolist(), two.rank()]
+            one.barrier().wait()
+            one.shutdown()
+
+        run_on_threads(range(3), thread, patience(60))
+        return [found[rank] for rank in range(3)]
+
+    [found] = run_ranks(work, 1)
+    assert found == [[111.0, 114.0, 117.0, 14.0, 2 - rank] for rank in range(3)]
+
+
+def test_threads_beside_other_processes_are_refused(tmp_path: Path) -> None:
+    def work(place: int) -> list[str]:
+        heard: list[str] = []
+
+        def thread(rank: int) -> None:
+            store = dist.FileStore(f"{tmp_path}/store", 3)
+            with pytest.raises(collops.UnsupportedError) as caught:
+                meet(store, rank, 3, "mixed", patience(30))
+            heard.append(caught.value.message)
+
+        run_on_threads([0, 2] if place else [1], thread, patience(60))
+        return [f"{os.getpid()}", *heard]
+
+    [_, alone], [pid, *both] = run_ranks(work, 2)
+    assert {alone, *both} == {alone}
+    assert f"ranks 0, 2 of 3 are threads of one process, pid {pid} on " in alone
 
 
 def test_a_second_rank_0_is_told_who_has_the_port() -> None:

@@ -76,7 +76,13 @@ API_PAGES = {
                 "collops.torch.serving",
                 "VllmCollectives SglangCollectives SglangCommunicator collops_group",
             ),
+            *of("collops.torch.torchft", "ProcessGroupCollops"),
         ),
+    ),
+    "ray": ApiPage(
+        "Ray",
+        "A backend of ray.util.collective; [Clients](../clients.md#ray) shows how it is used.",
+        of("collops.ray", "RayGroup register"),
     ),
     "golden": ApiPage(
         "Golden",
@@ -94,8 +100,12 @@ API_PAGES = {
 }
 
 
-# torch's own methods, which torch.distributed calls.
-WITHOUT_MEMBERS = {"collops.torch.Group"}
+# Their methods are those of torch, torchft and Ray, which call them.
+WITHOUT_MEMBERS = {
+    "collops.torch.Group",
+    "collops.torch.torchft.ProcessGroupCollops",
+    "collops.ray.RayGroup",
+}
 
 
 def api_page(page: ApiPage) -> str:

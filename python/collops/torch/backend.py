@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
-from collops.core import core
 from collops.errors import ErrorCode, raise_status
+from collops.launch.place import limit_of_variable
 from collops.torch.group import Group
 from collops.torch.hooks import check_for_nan
 from collops.torch.identity import refuse_reconfigure
@@ -20,7 +20,6 @@ from collops.torch.meeting import meet
 from collops.torch.private import c10d
 
 _LISTENS = "0A"  # a state in /proc/net/tcp
-_VARIABLE = "COLLOPS_TIMEOUT_S"
 _NAN_CHECK = "TORCH_DIST_NAN_CHECK"  # of torch 2.14, whose own check a group of ours does not call
 
 
@@ -79,10 +78,6 @@ def _limit_s(timeout: timedelta) -> float:
 
     torch always passes one: its default, for any backend, is none of the program's.
     """
-    text = os.environ.get(_VARIABLE)
-    if not text or timeout not in (default_pg_timeout, default_pg_nccl_timeout):
-        return timeout.total_seconds()
-    for name, _, message in core().env_problems():
-        if name == _VARIABLE:
-            raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
-    return float(text)
+    if timeout in (default_pg_timeout, default_pg_nccl_timeout):
+        return limit_of_variable(timeout.total_seconds())
+    return timeout.total_seconds()

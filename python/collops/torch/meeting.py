@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import os
-import socket
-import time
-import uuid
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from collops.core import core
-from collops.errors import Error, ErrorCode, raise_status
-from collops.launch.init import init
+from collops.errors import ErrorCode, raise_status
+from collops.launch.place import (
+    connect,
+    named,
+    no_place,
+    own_address,
+    place_of,
+    start_of,
+    this_process,
+    until,
+)
 from collops.torch_gloo import Marks, is_set
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
 
-_MAX_NAME = 64  # characters of a group's name, which is for messages
-_MOST_LISTED = 16  # ranks in a message
-_ANY_PORT = 9  # a datagram socket sends nothing when it connects
-_START = 19  # index of a process's start after its state in /proc/PID/stat
-_LEAST_PAUSE_S, _MOST_PAUSE_S = 0.0005, 0.05  # between two questions to a store
+_ADVICE = (
+    "set MASTER_ADDR to an address of rank 0's host, the same in all ranks, or use a tcp:// address"
+)
 _WRITING_S = 2.0  # for a process that has taken a number to write what it stands for
 
 
@@ -48,19 +48,8 @@ def meet(
         place = meeting.decision()
     except dist.DistError as error:
         fault = f"the store at which its ranks meet is gone: {error}"
-        place = _no_place(ErrorCode.ERROR_PEER_LOST, fault)
-    if place["fault"]:
-        raise_status(ErrorCode(place["code"]), f"group {name!r}: {place['fault']}")
-    label = name[:_MAX_NAME]
-    made = init(
-        rank,
-        size,
-        backend=backend,
-        comm_domain=label,
-        timeout_s=timeout_s,
-        job_id=place["job"],
-        meet_at=place["meet_at"],
-    )
+        place = no_place(ErrorCode.ERROR_PEER_LOST, fault)
+    made = connect(place, rank, size, name, timeout_s, backend)
     del meeting  # now the communicator has its port
     made._core.compares_shapes = False
     return made
@@ -84,7 +73,7 @@ class _Meeting:
 
     def decision(self) -> dict[str, Any]:
         """Where the ranks meet, or the fault that ends their meeting."""
-        own = {"host": _host(), "address": _address(self._store), **_process()}
+        own = this_process(_address(self._store))
         turns = f"collops/turn/{self._rank}"
         turn = self._store.add(turns, 1)
         self._keys = f"collops/{turn - 1}"
@@ -94,7 +83,7 @@ class _Meeting:
                 f"rank {self._rank} is claimed twice, by pid {other['pid']} on {other['node']} and "
                 f"by pid {own['pid']} on {own['node']}"
             )
-            place = _no_place(ErrorCode.ERROR_RANK_MISMATCH, fault)
+            place = no_place(ErrorCode.ERROR_RANK_MISMATCH, fault)
             self._decide(place)
             return place
         self._keys = f"collops/{turn}"
@@ -108,7 +97,7 @@ class _Meeting:
         except BaseException as error:  # such as Ctrl-C
             with contextlib.suppress(Exception):
                 fault = f"rank {self._rank} did not wait for the others: {type(error).__name__}"
-                self._decide(_no_place(ErrorCode.ERROR_ABORTED, fault))
+                self._decide(no_place(ErrorCode.ERROR_ABORTED, fault))
             raise
 
     def _key_of(self, rank: int) -> str:
@@ -124,13 +113,13 @@ class _Meeting:
         if place is not None and place["fault"]:
             return None
         key = self._key_of(self._rank)
-        if not _until(lambda: bool(self._store.check([key])), _WRITING_S):
+        if not until(lambda: bool(self._store.check([key])), _WRITING_S):
             return None
         other: dict[str, Any] = json.loads(self._store.get(key))
         here = other["host"] == own["host"]
         if place is not None and (not here or other == own):
             return None
-        return None if here and _start_of(other["pid"]) != other["start"] else other
+        return None if here and start_of(other["pid"]) != other["start"] else other
 
     def _compare_sizes(self, pid: int) -> None:
         """Ends the meeting if the first rank that wrote its number of ranks has another one."""
@@ -138,7 +127,7 @@ class _Meeting:
         first = json.loads(self._store.compare_set(f"{self._keys}/size", "", json.dumps(own)))
         if first["size"] != self._size:
             said = " and ".join(f"{one['size']} {one['of']}" for one in (first, own))
-            self._decide(_no_place(ErrorCode.ERROR_RANK_MISMATCH, f"world_size is {said}"))
+            self._decide(no_place(ErrorCode.ERROR_RANK_MISMATCH, f"world_size is {said}"))
 
     def _wait(self) -> dict[str, Any]:
         ranks = [self._key_of(rank) for rank in range(self._size)]
@@ -146,21 +135,21 @@ class _Meeting:
 
         def may_end() -> bool:
             if marks is not None and (fault := marks.fault()):
-                self._decide(_no_place(ErrorCode.ERROR_RANK_MISMATCH, fault))
+                self._decide(no_place(ErrorCode.ERROR_RANK_MISMATCH, fault))
             if self._rank == 0 and self._store.check(ranks):
                 self._decide(self._connecting(ranks))
             return self._decided() is not None
 
-        if not _until(may_end, self._timeout_s):
+        if not until(may_end, self._timeout_s):
             missing = [rank for rank in range(self._size) if not self._has_come(rank)]
             fault = (
-                f"{_named(missing or [0])} of {self._size} did not connect within "
+                f"{named(missing or [0])} of {self._size} did not connect within "
                 f"{self._timeout_s:g} s: first contact at the group's store"
             )
-            self._decide(_no_place(ErrorCode.ERROR_TIMEOUT, fault))
+            self._decide(no_place(ErrorCode.ERROR_TIMEOUT, fault))
         place = self._decided()
         if place is None:  # a rank died while it wrote its decision
-            place = _no_place(ErrorCode.ERROR_TIMEOUT, "the decision of its ranks is not written")
+            place = no_place(ErrorCode.ERROR_TIMEOUT, "the decision of its ranks is not written")
         return place
 
     def _let_others_read(self) -> None:
@@ -169,96 +158,24 @@ class _Meeting:
         readers = f"{self._keys}/readers"
         self._store.add(readers, 1)
         if self._rank == 0:
-            _until(lambda: bool(self._store.add(readers, 0) >= come), _WRITING_S)
+            until(lambda: bool(self._store.add(readers, 0) >= come), _WRITING_S)
 
     def _has_come(self, rank: int) -> bool:
         return bool(self._store.check([self._key_of(rank)]))
 
     def _connecting(self, ranks: list[str]) -> dict[str, Any]:
-        place, self._port = _place([json.loads(self._store.get(key)) for key in ranks])
+        place, self._port = place_of([json.loads(self._store.get(key)) for key in ranks], _ADVICE)
         return place
 
     def _decide(self, place: dict[str, Any]) -> None:
         """Makes a decision, unless another rank has been faster, and waits until it is written."""
         if self._store.add(f"{self._keys}/decisions", 1) == 1:
             self._store.set(f"{self._keys}/place", json.dumps(place))
-        _until(lambda: self._decided() is not None, _WRITING_S)
+        until(lambda: self._decided() is not None, _WRITING_S)
 
     def _decided(self) -> dict[str, Any] | None:
         key = f"{self._keys}/place"
         return json.loads(self._store.get(key)) if self._store.check([key]) else None
-
-
-def _until(holds: Callable[[], bool], limit_s: float) -> bool:
-    """Asks a store again and again, at most for that long; Ctrl-C works meanwhile."""
-    end, pause = time.monotonic() + limit_s, _LEAST_PAUSE_S
-    while not holds():
-        left = end - time.monotonic()
-        if left <= 0:
-            return False
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, _MOST_PAUSE_S)
-    return True
-
-
-def _named(ranks: list[int]) -> str:
-    listed = ", ".join(map(str, ranks[:_MOST_LISTED]))
-    more = len(ranks) - _MOST_LISTED
-    return f"rank{'s' * (len(ranks) > 1)} {listed}" + (f" and {more} others" if more > 0 else "")
-
-
-def _no_place(code: ErrorCode, fault: str) -> dict[str, Any]:
-    return {"job": "", "meet_at": "", "fault": fault, "code": int(code)}
-
-
-def _process() -> dict[str, Any]:
-    pid = os.getpid()
-    return {"pid": pid, "start": _start_of(pid), "node": os.uname().nodename}
-
-
-def _start_of(pid: int) -> str:
-    """When a process of this host began, which tells it from others of its number; "": it ended."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if state in "ZX" else fields[_START - 1]
-
-
-def _place(ranks: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
-    """Where the ranks meet, for the store; and the port that has to stay open until they have."""
-    job = f"torch/{uuid.uuid4().hex}"
-    place: dict[str, Any] = {"job": job, "meet_at": "", "fault": "", "code": 0}
-    hosts = {rank["host"] for rank in ranks}
-    if len(hosts) == 1:
-        return place, None
-    away = [rank["address"] for rank in ranks if rank["host"] != ranks[0]["host"]]
-    towards = (_own_address(address) for address in away if address)
-    address = next((own for own in towards if own), ranks[0]["address"])
-    if not address:
-        fault = (
-            f"its ranks are on {len(hosts)} hosts, and no address of rank 0's host is known: "
-            "set MASTER_ADDR to an address of rank 0's host, the same in all ranks, or use a "
-            "tcp:// address"
-        )
-        return _no_place(ErrorCode.ERROR_INVALID_PARAM, fault), None
-    try:
-        port = core().MeetingPort(address, job)
-    except Error as error:
-        return _no_place(ErrorCode(error.code), error.message), None
-    return place | {"meet_at": port.address}, port
-
-
-def _host() -> str:
-    """This host, as the core tells hosts apart: its name, or a boot and a network namespace."""
-    given = os.environ.get("COLLOPS_SERVER_ID")
-    if given:
-        return f"server {given}"
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.stat('/proc/self/ns/net').st_ino}"
-    except OSError:
-        return os.uname().nodename
 
 
 def _address(store: Any) -> str:
@@ -266,19 +183,4 @@ def _address(store: Any) -> str:
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     known = (getattr(store, "host", ""), os.environ.get("MASTER_ADDR", ""))
-    return next((own for own in map(_own_address, known) if own), "")
-
-
-def _own_address(peer: str) -> str:
-    """This host's address on the way to another host; "": there is none but the loopback's."""
-    try:
-        family, _, _, _, place = socket.getaddrinfo(peer, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.connect(place)
-            own, *rest = way.getsockname()
-    except OSError:
-        return ""
-    if ipaddress.ip_address(own.partition("%")[0]).is_loopback:
-        return ""
-    scope = rest[2] if len(rest) > 2 and rest[2] and "%" not in own else 0
-    return f"{own}%{scope}" if scope else str(own)
+    return next((own for own in map(own_address, known) if own), "")

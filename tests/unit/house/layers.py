@@ -66,6 +66,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "launch": TOP | {"atb", "collectives"},
     "testing": TOP | {"atb", "launch"},
     "torch": TOP | {"collectives", "launch", "torch_backend", "torch_gloo", ""},
+    "ray": {"launch", "errors"},
     "torch_backend": {"torch", "torch_gloo", "errors"},
     "torch_gloo": {"core", "errors"},
     "vllm_plugin": {"torch"},
