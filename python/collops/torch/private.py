@@ -62,6 +62,14 @@ after_views, after_autograd, any_requires_grad, AutoDispatchBelowAutograd, Dispa
     "DispatchKey",
 )
 OpOverload, OpOverloadPacket = lookup("torch._ops", "OpOverload", "OpOverloadPacket")
+# Who sees the operators that a thread calls: modes, torch.func's transforms, torch.jit.trace, and
+# the profiler. In C++, below 0.1 us each.
+dispatch_modes = lookup("torch._C", "_len_torch_dispatch_stack")
+function_modes = lookup("torch._C", "_len_torch_function_stack")
+func_transforms = lookup("torch._C._functorch", "get_dynamic_layer_stack_depth")
+jit_trace = lookup("torch._C", "_get_tracing_state")
+profiles = lookup("torch._C._autograd", "_profiler_enabled")
+is_functional = lookup("torch", "_is_functional_tensor")
 
 # The compiler's own disable() and skip_code() are made of the first.
 eval_frame = lookup("torch._C._dynamo.eval_frame")

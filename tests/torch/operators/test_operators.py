@@ -9,6 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 dist = torch.distributed
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 import collops  # noqa: E402
 import collops.torch as ct  # noqa: E402
 from tests.torch.groups import default_group, run_group  # noqa: E402
@@ -81,6 +83,44 @@ def _wrapped(rank: int) -> list[Any]:
 
 def test_wrappers_do_what_the_communicator_does() -> None:
     assert run_group(_wrapped, 2) == [[True] * 24] * 2
+
+
+class _Seen(TorchDispatchMode):
+    """Lists the operators of a thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), words: Any = None) -> Any:
+        self.names.append(str(call))
+        return call(*args, **(words or {}))
+
+
+def _listened_to(rank: int) -> list[Any]:
+    x, weight = numbers(rank, 3, 3), numbers(10 + rank, 3, 2)
+    calls = [
+        lambda: ct.all_gatherv(x, [3, 3]),
+        lambda: ct.matmul_all_reduce(x, torch.nn.Parameter(weight)),
+    ]
+    found = []
+    for call in calls:
+        with torch.no_grad(), _Seen() as seen:
+            call()
+        with torch.no_grad(), torch.profiler.profile() as profile:
+            call()
+        graph = torch.jit.trace(lambda y: ct.all_reduce(y), (x,), check_trace=False).graph
+        noted = {event.name for event in profile.events()}
+        found += [seen.names[-1], sorted(name for name in noted if name.startswith("collops"))]
+        found += ["collops::all_reduce" in str(graph), call().requires_grad]
+    return [*found, torch.equal(torch.vmap(lambda y: ct.all_reduce(y))(x), ct.all_reduce(x))]
+
+
+def test_what_notes_operators_sees_them() -> None:
+    """A call of the functions goes past torch's dispatcher only where nobody would know."""
+    gathered = "collops.all_gatherv.default", ["collops::all_gatherv"], True, False
+    reduced = "collops.matmul_all_reduce.default", ["collops::matmul_all_reduce"], True, True
+    assert run_group(_listened_to, 2) == [[*gathered, *reduced, True]] * 2
 
 
 def _kinds(rank: int) -> list[Any]:

@@ -13,6 +13,7 @@ import torch
 
 from collops.collectives.reductions import reduction_name
 from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
+from collops.torch.operators.record import operate
 
 if TYPE_CHECKING:
     from collops.tensor_types import ReduceOp
@@ -66,7 +67,7 @@ def all_gather_matmul(
     """
     args = x, weight, residual, gather_rows, trans_weight, name_of(group)
     if out is None:
-        return _ops.all_gather_matmul(*args)
+        return operate("all_gather_matmul", *args)
     check_no_gradients("all_gather_matmul", args[-1], x, weight, residual)
     _ops.all_gather_matmul.out(*args, out=out)
     return out
@@ -120,7 +121,7 @@ def matmul_reduce_scatter(
     word = reduction_name(op)
     args = x, weight, residual, word, scatter_rows, trans_weight, name_of(group)
     if out is None:
-        return _ops.matmul_reduce_scatter(*args)
+        return operate("matmul_reduce_scatter", *args)
     check_no_gradients("matmul_reduce_scatter", args[-1], x, weight, residual)
     _ops.matmul_reduce_scatter.out(*args, out=out)
     return out
@@ -185,7 +186,7 @@ def all_gather_matmul_reduce_scatter(
     grid = ag_dim, rs_dim, inner_dim_is_ag
     args = x, weight, residual, *grid, gather_rows, scatter_rows, trans_weight, name_of(group)
     if out is None:
-        return _ops.all_gather_matmul_reduce_scatter(*args)
+        return operate("all_gather_matmul_reduce_scatter", *args)
     check_no_gradients("all_gather_matmul_reduce_scatter", args[-1], x, weight, residual)
     _ops.all_gather_matmul_reduce_scatter.out(*args, out=out)
     return out
@@ -239,7 +240,7 @@ def matmul_all_reduce(
     """
     args = x, weight, residual, trans_weight, name_of(group)
     if out is None:
-        return _ops.matmul_all_reduce(*args)
+        return operate("matmul_all_reduce", *args)
     check_no_gradients("matmul_all_reduce", args[-1], x, weight, residual)
     _ops.matmul_all_reduce.out(*args, out=out)
     return out

@@ -9,6 +9,7 @@ import torch
 
 from collops.collectives.reductions import reduction_name
 from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
+from collops.torch.operators.record import operate
 
 if TYPE_CHECKING:
     from collops.tensor_types import ReduceOp
@@ -59,7 +60,7 @@ def all_gatherv(
         [([0.0, 1.0, 1.0], [3.0]), ([0.0, 1.0, 1.0], [3.0, 3.0])]
     """
     if out is None:
-        return _ops.all_gatherv(x, sizes, dim, name_of(group))
+        return operate("all_gatherv", x, sizes, dim, name_of(group))
     check_no_gradients("all_gatherv", name_of(group), x)
     _ops.all_gatherv.out(x, sizes, dim, name_of(group), out=out)
     return out
@@ -111,7 +112,7 @@ def reduce_scatterv(
         [([0.0], [1.0, 2.0, 2.0]), ([2.0, 4.0], [1.0, 2.0, 2.0])]
     """
     if out is None:
-        return _ops.reduce_scatterv(x, sizes, dim, reduction_name(op), name_of(group))
+        return operate("reduce_scatterv", x, sizes, dim, reduction_name(op), name_of(group))
     check_no_gradients("reduce_scatterv", name_of(group), x)
     _ops.reduce_scatterv.out(x, sizes, dim, reduction_name(op), name_of(group), out=out)
     return out
@@ -157,7 +158,7 @@ def all_to_allv(
         [[0, 1, 1, 1], [0, 0]]
     """
     if out is None:
-        return _ops.all_to_allv(x, send_sizes, recv_sizes, name_of(group))
+        return operate("all_to_allv", x, send_sizes, recv_sizes, name_of(group))
     check_no_gradients("all_to_allv", name_of(group), x)
     _ops.all_to_allv.out(x, send_sizes, recv_sizes, name_of(group), out=out)
     return out
@@ -201,7 +202,7 @@ def all_reduce(
         [3.0, 3.0]
     """
     if out is None:
-        return _ops.all_reduce(x, reduction_name(op), name_of(group))
+        return operate("all_reduce", x, reduction_name(op), name_of(group))
     check_no_gradients("all_reduce", name_of(group), x)
     _ops.all_reduce.out(x, reduction_name(op), name_of(group), out=out)
     return out
