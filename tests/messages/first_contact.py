@@ -74,12 +74,18 @@ def make_no_call(w: Witness) -> None:
 
 
 def claim(claims: list[tuple[int, int]]) -> Callable[[Witness], None]:
-    """Each process says which rank of how many it is; those beyond the list stay away."""
+    """Each process says which rank of how many it is; those beyond the list stay away.
+
+    They begin together: who comes when the others have refused each other and left waits alone.
+    """
 
     def play(w: Witness) -> None:
         if w.rank >= len(claims):
             return
         rank, size = claims[w.rank]
+        w.gates[w.rank].open(len(claims))
+        for gate in w.gates[: len(claims)]:
+            gate.wait()
         w.hears("init", lambda: collops.init(rank, size, timeout_s=PATIENCE_S, comm_domain="claim"))
 
     return play

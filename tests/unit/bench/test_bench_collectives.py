@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collops.bench import command, measure
+from collops.bench import command, limit, measure
 from collops.bench.collectives import CollectivePoint
 from collops.bench.measure import Variant
 from collops.bench.operators import OPERATORS, load
@@ -43,13 +43,16 @@ def measure_each(rank: int, words: dict[str, list[str]], peers: str, store: str)
 
 
 @pytest.fixture
-def few_barriers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before each point ranks measure how long a barrier takes; here nobody reads that."""
+def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each point ranks measure how long a barrier takes, and a word between two cores; here
+    nobody reads that, and beside other tests each look waits for a core."""
     monkeypatch.setattr(measure, "_PLACE_BARRIERS", 2)
     monkeypatch.setattr(measure, "_PLACE_LOOKS", 1)
+    monkeypatch.setattr(limit, "_LOOKS", 1)
+    monkeypatch.setattr(limit, "_TRIPS", 2)
 
 
-@pytest.mark.usefixtures("few_barriers")
+@pytest.mark.usefixtures("few_looks")
 def test_every_call_is_right() -> None:
     dtypes = ["--dtype", "f32,bf16", "--sizes", "1001"]
     words = {name: [] if name == "barrier" else dtypes for name in COLLECTIVES}
@@ -62,7 +65,7 @@ def test_every_call_is_right() -> None:
         assert {row["count"] for row in rows} == {250, 500}
 
 
-@pytest.mark.usefixtures("few_barriers")
+@pytest.mark.usefixtures("few_looks")
 def test_every_uneven_call_is_right() -> None:
     skews = ("even", "1:2:5", "one-owner", "zeros")
     words = ["--dtype", "f16", "--sizes", "1001", "--skew", ",".join(skews)]
@@ -140,7 +143,7 @@ def test_each_algorithm_is_forced_and_the_choice_is_named(
     assert f"The library chose {chosen}." in lines
 
 
-@pytest.mark.usefixtures("few_barriers")
+@pytest.mark.usefixtures("few_looks")
 def test_gloo_has_the_same_results(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     words = {name: [] if name == "barrier" else ["--sizes", "2k"] for name in COLLECTIVES}
