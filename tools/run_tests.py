@@ -34,11 +34,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Where setup.py has compiled the core for the package.
 BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
 REPORTS = ROOT / "build" / "reports"
-# How many run at once. Each starts several ranks, so more would make limits of time fail.
+# How many run at once: one more than there are cores, as half of a test's time is spent waiting.
+# Each starts several ranks, so more would make limits of time fail.
 CORES = len(os.sched_getaffinity(0))
-SIDE_BY_SIDE = min(max(2, CORES), 8)
-# A test that computes takes two of these, one that waits takes one (tests/cpp/CMakeLists.txt).
-CTEST_JOBS = str(2 * CORES)
+SIDE_BY_SIDE = min(CORES + 1, 8)
+# A test that computes takes two of these, one that waits one (tests/cpp/CMakeLists.txt).
+CTEST_JOBS = str(3 * CORES)
 # What the last whole run took here, and the reference run, on two quiet cores.
 LAST = ROOT / "build" / "test-seconds.json"
 REFERENCE = ROOT / ".ci" / "seconds"

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,66 @@ def test_tensor_parallel(models: Path, alone: Any, tmp_path: Path, model: str, e
     assert run.tokens() == [alone(model)], run.log()[-6000:]
     assert run.log().count(ON) == 1
     assert MENDED not in run.log() or model in EXPERTS
+
+
+def test_inductor_compiles_the_calls(models: Path, alone: Any, tmp_path: Path) -> None:
+    """As vLLM has it by itself: the other traced runs end before the compiler."""
+    run = Run(
+        tmp_path,
+        [PROMPTS],
+        {"model": str(models / "llama"), "tensor_parallel_size": 2, "enforce_eager": False},
+        VLLM_CPU_CI_ENV="0",
+        VLLM_CACHE_ROOT=str(tmp_path / "cache"),
+    )
+    assert run.tokens() == [alone("llama")], run.log()[-6000:]
+
+
+def test_serve(models: Path, alone: Any, tmp_path: Path) -> None:
+    """`vllm serve` with two tensor-parallel ranks, as docs/vllm.md has it."""
+    url, log = f"http://127.0.0.1:{free_port()}", tmp_path / "log.txt"
+    words = "--tensor-parallel-size 2 --dtype float32 --enforce-eager --max-model-len 128 "
+    words += "--kv-cache-memory-bytes 32M --tokens-only --host 127.0.0.1 --port"
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", models / "llama"]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [*map(str, command), *words.split(), url.rpartition(":")[2]],
+            cwd=ROOT,
+            env=os.environ | ENV,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        end = time.monotonic() + patience(240)
+        while not answers(f"{url}/health"):
+            assert server.poll() is None and time.monotonic() < end, log.read_text()[-6000:]
+            time.sleep(0.5)
+        greedy = {"temperature": 0.0, "max_tokens": len(alone("llama")[0]), "ignore_eos": True}
+        found = []
+        for prompt in PROMPTS:
+            body = json.dumps({"token_ids": prompt, "sampling_params": greedy}).encode()
+            asked = urllib.request.Request(
+                f"{url}/inference/v1/generate", body, {"Content-Type": "application/json"}
+            )
+            with urllib.request.urlopen(asked, timeout=patience(60)) as answer:
+                found.append(json.load(answer)["choices"][0]["token_ids"])
+        assert found == alone("llama")
+        server.terminate()
+        server.wait(patience(60))
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+    assert log.read_text(errors="replace").count(ON) == 1
+
+
+def answers(url: str) -> bool:
+    """Whether a server is there, and well."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def test_it_can_be_turned_off(models: Path, alone: Any, tmp_path: Path) -> None:

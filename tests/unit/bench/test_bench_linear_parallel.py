@@ -42,7 +42,7 @@ def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows_file, plot = tmp_path / "rows.jsonl", tmp_path / "parts.png"
     done = bench(
-        *("linear_parallel", "--quick", "--dtype", "f32,f16", "--peers", "numpy"),
+        *("linear_parallel", "--quick", "--dtype", "f32", "--peers", "numpy"),
         *("--json", str(rows_file), "--plot", str(plot), "--iterations", "1"),
     )
     assert done.returncode == 0, done.stderr
@@ -50,15 +50,14 @@ def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
     assert plot.read_bytes().startswith(b"\x89PNG")
     rows = rows_of(rows_file)
     assert {(row["type"], row["dtype"], row["m"]) for row in rows} == {
-        (kind, dtype, m) for kind in (1, 2, 4) for dtype in ("f32", "f16") for m in (24, 5)
+        (kind, "f32", m) for kind in (1, 2, 4) for m in (24, 5)
     }
     for row in rows:
         named = (row["type"], row["dtype"], row["m"], row["column"])
         assert row["ms"] > 0, named
         compared = row["column"] in ("fused_window", "fused", "packed", "pipeline", "unfused")
         assert row["wrong_ranks"] == (0 if compared else None), named
-    keys = {row["column"] for row in rows if row["dtype"] == "f32"}
-    assert keys == {*LINEAR.own, "numpy"}
+    assert {row["column"] for row in rows} == {*LINEAR.own, "numpy"}
 
 
 def test_a_sweep_compares_fused_with_unfused_for_each_m(tmp_path: Path) -> None:
