@@ -176,7 +176,7 @@ def test_serve(models: Path, alone: Any, tmp_path: Path) -> None:
 def answers(url: str) -> bool:
     """Whether a server is there, and well."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=patience(10)) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
