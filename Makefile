@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions test-clients sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
+.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions test-clients test-jax sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -41,6 +41,10 @@ test-torch-versions: ## collops.torch with the oldest, a middle and the newest t
 test-clients: ## collops inside vLLM, SGLang, torchft, Ray and others on CPUs: 6 GB (ARGS=training: 2 GB)
 	@$(SETUP) package test
 	@$(RUN) tools/clients.py $(ARGS)
+
+test-jax: ## collops.jax inside programs of JAX, with gradients and errors: 0.5 GB
+	@$(SETUP) package test
+	@$(RUN) tools/jax_tests.py $(ARGS)
 
 test-gpu: ## the backends cuda and nccl, and CUDA tensors, on simulated GPUs
 	@$(SETUP) package test torch

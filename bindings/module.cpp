@@ -14,4 +14,5 @@ PYBIND11_MODULE(_core, module) {
   BindCommunicator(module);
   BindOperation(module);
   BindProcess(module);
+  BindXla(module);
 }

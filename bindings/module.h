@@ -17,5 +17,6 @@ void BindJob(py::module_& module);
 void BindCommunicator(py::module_& module);
 void BindOperation(py::module_& module);
 void BindProcess(py::module_& module);
+void BindXla(py::module_& module);
 
 }  // namespace collops::bindings

@@ -48,7 +48,7 @@ SLOWEST = 10
 ELSEWHERE = (
     "tests/gpu: make test-gpu; tests/npu: make test-npu; tests/devices: both; "
     "tests/multihost: make test-multihost; tests/torch: make test-torch; "
-    "tests/clients: make test-clients; "
+    "tests/clients: make test-clients; tests/jax: make test-jax; "
     "the MPIs and torchrun of tests/launchers: make test-launchers"
 )
 # Where to note what has failed, for a second run; only `.ci/run` says so.

@@ -96,6 +96,7 @@ _NAMES_OF_OTHERS = {
     "init_process_group": "did you mean collops.init?",
     "new_group": f"did you mean comm.split, {_ON_COMM}?",
     "run_ranks": "did you mean collops.testing.run_ranks?",
+    "jax": "import collops.jax first",
     "torch": "import collops.torch first",
 }
 

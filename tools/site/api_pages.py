@@ -79,6 +79,14 @@ API_PAGES = {
             *of("collops.torch.torchft", "ProcessGroupCollops"),
         ),
     ),
+    "jax": ApiPage(
+        "jax",
+        "Collectives inside programs of JAX; [JAX](../jax.md) explains them.",
+        of(
+            "collops.jax",
+            "all_gatherv reduce_scatterv all_reduce all_to_allv ragged_all_to_all init",
+        ),
+    ),
     "ray": ApiPage(
         "Ray",
         "A backend of ray.util.collective; [Clients](../clients.md#ray) shows how it is used.",

@@ -15,6 +15,7 @@ SOURCES = {
     "collops.golden.compare": "golden/compare/__init__.py",
     "collops.ray": "python/collops/ray.py",
     "collops.testing": "python/collops/testing/__init__.py",
+    "collops.jax": "python/collops/jax/__init__.py",
     "collops.torch": "python/collops/torch/__init__.py",
     "collops.torch.serving": "python/collops/torch/serving/__init__.py",
     "collops.torch.torchft": "python/collops/torch/torchft.py",

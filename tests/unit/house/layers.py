@@ -31,6 +31,7 @@ NOT_FOR_CONTROL = "|".join(
 TORCH_FOLDER = "python/collops/torch/"
 # torch is also what the benchmarks compare with.
 TORCH_PEERS = ("python/collops/bench/peers/gloo.py", "python/collops/bench/torch/")
+JAX_FOLDER = "python/collops/jax/"
 # Headers of vendors, by the one backend that may see them.
 VENDOR_HEADERS = {
     "cuda": r"cuda|cublas|cooperative_groups",
@@ -66,6 +67,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "launch": TOP | {"atb", "collectives"},
     "testing": TOP | {"atb", "launch"},
     "torch": TOP | {"collectives", "launch", "torch_backend", "torch_gloo", ""},
+    "jax": TOP | {"collectives", "launch", ""},
     "ray": {"launch", "errors"},
     "torch_backend": {"torch", "torch_gloo", "errors"},
     "torch_gloo": {"core", "errors"},
@@ -236,6 +238,8 @@ def check_imports(path: str, text: str) -> list[str]:
                 problem = "golden knows numpy and the standard library alone"
         elif top in ("torch", "torch_npu") and not path.startswith((TORCH_FOLDER, *TORCH_PEERS)):
             problem = f"only {TORCH_FOLDER} imports torch (sys.modules may be looked at)"
+        elif top in ("jax", "jaxlib") and not path.startswith(JAX_FOLDER):
+            problem = f"only {JAX_FOLDER} imports jax"
         if problem is not None:
             problems.append(f"{path} imports {name}: {problem}")
     return problems

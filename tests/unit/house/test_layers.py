@@ -44,6 +44,7 @@ def test_planted_violations_are_found(tmp_path: Path) -> None:
         "golden/data/b.py": ("from ..operators.case import Case", "data does not know it"),
         "golden/tables.py": ("import numpy", "stands in no room of golden"),
         "python/collops/errors.py": ("def f():\n    import torch", "only python/collops/torch/"),
+        "python/collops/tensors.py": ("import jax", "only python/collops/jax/"),
         "python/collops/atb/a.py": (
             "from collops.collectives import calls",
             "atb does not know it",

@@ -11,9 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 MADE = {"__pycache__", "build", "dist", "out"}
 # Headers that others look for by name: of programs that use the library, also in C; a backend's
-# entry; and its communicator, whose calls stand in a file of their own.
+# entry; and its communicator, whose calls stand in a file of their own; what a test compares with
+# the declarations of XLA.
 PUBLIC = re.compile(r"^    ([\w/. ]+\.h\b.*)$", re.MULTILINE)
-ENTRIES = {"backend.h", "communicator.h", "collops_c.h"}
+ENTRIES = {"backend.h", "communicator.h", "collops_c.h", "ffi.h"}
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 
 
