@@ -39,11 +39,12 @@ class ZigCompiler:
     def cmake_arguments(self) -> str:
         """CMake's arguments, as the variable CMAKE_ARGS has them."""
         compiler = self._program("c++", "-target", f"{self._machine}-linux-gnu.{GLIBC}")
+        linked = f"{self._unwinder(compiler)} -Wl,-s"
         arguments = [
             f"-DCMAKE_CXX_COMPILER={compiler}",
             f"-DCMAKE_AR={self._program('ar')}",
             f"-DCMAKE_RANLIB={self._program('ranlib')}",
-            f"-DCMAKE_MODULE_LINKER_FLAGS={self._unwinder(compiler)} -Wl,-s",
+            *(f"-DCMAKE_{kind}_LINKER_FLAGS={linked}" for kind in ("MODULE", "SHARED")),
             # Not by the host's strip, which knows one machine.
             "-DCMAKE_STRIP=",
             # zig has a cache of its own.

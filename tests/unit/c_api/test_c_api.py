@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
+import queue
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +52,7 @@ def compiled(source: Path, folder: Path) -> Path:
     flags = collops_command("c-flags")
     assert flags.returncode == 0, flags.stderr
     program = folder / source.stem
-    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"]
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-pthread"]
     done = run("cc", *strict, source, "-o", program, *shlex.split(flags.stdout))
     assert done.returncode == 0, done.stderr
     return program
@@ -128,6 +132,11 @@ def test_a_wrong_call_gets_a_text_and_ends_nothing(programs: dict[str, Path]) ->
     )
 
 
+def test_ranks_are_threads(programs: dict[str, Path]) -> None:
+    done = run(programs["threads"], COLLOPS_JOB_ID=f"threads of {os.getpid()}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 0\n" * 3, "")
+
+
 def library() -> ctypes.CDLL:
     """That of this process, once the extension is loaded."""
     lib = ctypes.CDLL("libcollops_c.so")
@@ -174,32 +183,31 @@ def test_c_uses_a_communicator_of_python() -> None:
 
 
 def test_a_waiting_call_holds_no_gil_and_a_second_thread_is_refused() -> None:
-    def work(rank: int) -> tuple[list[int], int, str]:
+    """Of two threads of rank 0 one waits; rank 1 comes when the other one has its answer."""
+    there, here = multiprocessing.Pipe(duplex=False)
+
+    def work(rank: int) -> list[tuple[int, str]]:
         with collops.init() as comm:
-            lib, errors = library(), []
-            waits = threading.Thread(
-                target=lambda: errors.append(lib.collops_barrier(handle_of(comm)))
-            )
-            second, text = -1, ""
-            if rank == 0:
-                waits.start()
-                while second in (-1, 0) and waits.is_alive():  # Python runs while the thread waits
-                    x = np.zeros(1, np.float32)
-                    second = gather(lib, comm, x, x, [1, 0])
-                    text = said(lib)
-                comm_ready.send_bytes(b"go")
-            else:
-                there.recv_bytes()
-                waits.start()
-            waits.join()
-            return errors, second, text
+            lib, answers = library(), queue.SimpleQueue[tuple[int, str]]()
 
-    from multiprocessing import Pipe
+            def call() -> None:
+                error = lib.collops_barrier(handle_of(comm))
+                answers.put((error, said(lib)))
 
-    there, comm_ready = Pipe(duplex=False)
-    (first, second, text), other = run_ranks(work, 2)
-    assert (first, other[0]) == ([0], [0])
-    assert second == 1
+            if rank == 1:
+                assert there.poll(LIMIT_S)
+                call()
+                return [answers.get()]
+            threads = [threading.Thread(target=call) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            refused = answers.get(timeout=LIMIT_S)
+            here.send_bytes(b"go")
+            return [refused, answers.get(timeout=LIMIT_S)]
+
+    [(refused, text), waited], other = run_ranks(work, 2)
+    assert (waited, other) == ((0, ""), [(0, "")])
+    assert refused == 1
     assert "one thread at a time" in text
 
 
@@ -262,6 +270,28 @@ def test_a_closed_communicator_and_that_of_a_parent_are_refused() -> None:
     [(error, text, of_child)] = run_ranks(work, 1)
     assert (error, of_child) == (1, 1)
     assert UNKNOWN.search(text)
+
+
+def test_ctrl_c_ends_a_wait_and_tells_the_others() -> None:
+    def work(rank: int) -> tuple[str, str, str]:
+        with collops.init() as comm:
+            lib = library()
+            assert lib.collops_barrier(handle_of(comm)) == 0
+            caught = ""
+            try:
+                if rank == 0:
+                    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                else:
+                    time.sleep(patience(1))
+                lib.collops_barrier(handle_of(comm))
+            except SystemError as error:  # ctypes finds the exception when the call has returned
+                caught = repr(error.__cause__)
+            return caught, said(lib), repr(comm)
+
+    (caught, text, _), (other, other_text, _) = run_ranks(work, 2)
+    assert (caught, other) == ("KeyboardInterrupt()", "")
+    assert text == "barrier: rank 0 was interrupted"
+    assert text in other_text
 
 
 def test_a_library_that_is_opened_by_its_path_is_another_one() -> None:
