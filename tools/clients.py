@@ -49,6 +49,7 @@ CLIENTS = {
         [
             "tests/clients/test_torchft.py",
             "tests/clients/test_ray.py",
+            "tests/clients/test_megatron.py",
             "tests/torch/training/test_programs_of_gloo.py",
         ],
     ),

@@ -25,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     names = [name for name in os.environ if name.startswith(("COLLOPS_JOB", "COLLOPS_TIMEOUT"))]
     env = {name: value for name, value in os.environ.items() if name not in names}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.clients.ray_actors", str(out)],
+        [sys.executable, "-m", "tests.clients.ray_actors", str(out), str(patience(60))],
         cwd=ROOT,
         env=env
         | {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"},

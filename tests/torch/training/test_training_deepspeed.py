@@ -15,6 +15,8 @@ if importlib.util.find_spec("deepspeed") is None:
 
 import torch.distributed as dist  # noqa: E402
 
+import collops.torch  # noqa: E402
+from tests.torch.groups import run_group  # noqa: E402
 from tests.torch.training.training import Compared, batches, loss_of, make_model  # noqa: E402
 
 
@@ -64,3 +66,24 @@ TWO = Compared(VARIANTS, 2)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_two_ranks(name: str) -> None:
     TWO.check(name)
+
+
+def test_its_all_reduce_of_inference() -> None:
+    """Without the operator of its own; by torch.distributed, and without that."""
+
+    def work(rank: int) -> list[object]:
+        deepspeed = prepared()
+        backend = sys.modules["deepspeed.comm.torch"].TorchBackend
+        found: list[object] = []
+        for _ in range(2):
+            x = torch.arange(4.0) + 10**rank
+            deepspeed.comm.inference_all_reduce(x)
+            found += [x.tolist(), collops.torch.last_calls()[-1].split()[1]]
+            backend.inference_all_reduce = lambda self, x, op, group=None: (
+                collops.torch.all_reduce_(x, group=group)
+            )
+        return found
+
+    total = [11.0, 13.0, 15.0, 17.0]
+    want = [total, "all_reduce", total, "collops.torch.all_reduce"]
+    assert run_group(work, 2) == [want] * 2
