@@ -1,20 +1,15 @@
 #include "c/collops_c.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <exception>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
-#include "collops/comm/registry.h"
+#include "c/groups.h"
 #include "collops/operators/plain/connect.h"
 #include "collops/operators/plain/plain_calls.h"
 
@@ -40,90 +35,6 @@ int Reported(const Body& body) noexcept {
     return ERROR_RT_FAIL;
   }
   return status.code();
-}
-
-// A communicator as C uses it.
-struct Group {
-  explicit Group(const std::shared_ptr<Communicator>& of)
-      : communicator(of), calls({std::shared_ptr<void>(), of.get()}) {}
-
-  const std::weak_ptr<Communicator> communicator;
-  std::shared_ptr<Communicator> owner;  // of one that C has made, until it closes it
-  PlainCalls calls;                     // which own no communicator
-};
-
-// A call's hold on them.
-struct InUse {
-  std::shared_ptr<Group> group;
-  std::shared_ptr<Communicator> communicator;
-};
-
-// All of this process, by handle. Thread-safe. Never destroyed: other threads may make calls while
-// the process ends.
-class Groups {
- public:
-  static Groups& Instance();
-
-  Status Find(const char* method, const collops_comm* handle, InUse* use) {
-    const std::lock_guard lock(mutex_);
-    const auto known = groups_.find(handle);
-    if (known != groups_.end()) {
-      use->group = known->second;
-      use->communicator = use->group->communicator.lock();
-      if (use->communicator != nullptr) return Ok();
-    }
-    const Status found = Registry::Instance().FromHandle(handle, &use->communicator);
-    COLLOPS_CHECK_ARG(found.ok(), ERROR_INVALID_PARAM, method, ": comm ",
-                      static_cast<const void*>(handle),
-                      " is not an open communicator of this library in this process: pass what ",
-                      "collops_init() gave, or Communicator.handle of Python's");
-    use->group = Add(use->communicator);
-    return Ok();
-  }
-
-  // Holds a communicator that C has made.
-  collops_comm* Keep(const std::shared_ptr<Communicator>& made) {
-    const std::lock_guard lock(mutex_);
-    const auto handle = reinterpret_cast<collops_comm*>(made.get());
-    const auto known = groups_.find(handle);
-    (known != groups_.end() ? known->second : Add(made))->owner = made;
-    return handle;
-  }
-
-  void Drop(const collops_comm* handle) {
-    std::shared_ptr<Group> dropped;  // destroyed without the lock
-    const std::lock_guard lock(mutex_);
-    const auto known = groups_.find(handle);
-    if (known == groups_.end()) return;
-    dropped = std::move(known->second);
-    groups_.erase(known);
-  }
-
- private:
-  std::shared_ptr<Group> Add(const std::shared_ptr<Communicator>& communicator) {
-    for (auto it = groups_.begin(); it != groups_.end();) {
-      it = it->second->communicator.expired() ? groups_.erase(it) : std::next(it);
-    }
-    auto group = std::make_shared<Group>(communicator);
-    groups_[reinterpret_cast<const collops_comm*>(communicator.get())] = group;
-    return group;
-  }
-
-  std::mutex mutex_;
-  std::unordered_map<const collops_comm*, std::shared_ptr<Group>> groups_;
-};
-
-std::atomic<Groups*> instance{nullptr};
-// A child of fork() has none of its parent's communicators.
-[[maybe_unused]] const int registered =
-    pthread_atfork(nullptr, nullptr, [] { instance.store(nullptr); });
-
-Groups& Groups::Instance() {
-  Groups* groups = instance.load();
-  if (groups != nullptr) return *groups;
-  auto fresh = std::make_unique<Groups>();
-  if (instance.compare_exchange_strong(groups, fresh.get())) return *fresh.release();
-  return *groups;  // another thread was first
 }
 
 // A call as C states it.

@@ -1,13 +1,13 @@
 // The handlers that compiled programs of XLA call: calls of the plain level, on the threads of XLA
 // and without the GIL. collops.jax registers them.
 
+#include <cstdint>
+#include <exception>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
+#include "c/groups.h"
 #include "collops/operators/plain/plain_calls.h"
 #include "collops/operators/ragged_all_to_all.h"
 #include "module.h"
@@ -15,42 +15,6 @@
 
 namespace collops::bindings {
 namespace {
-
-// A communicator of compiled programs.
-struct Group {
-  explicit Group(const std::shared_ptr<Communicator>& of)
-      : communicator(of), calls({std::shared_ptr<void>(), of.get()}) {}
-
-  const std::weak_ptr<Communicator> communicator;
-  PlainCalls calls;  // which own no communicator
-};
-
-// All of them, by handle. Never destroyed: XLA's threads may make calls while the process ends.
-class Groups {
- public:
-  static Groups& Instance() {
-    static auto* const groups = new Groups;
-    return *groups;
-  }
-
-  void Add(const std::shared_ptr<Communicator>& communicator) {
-    const auto handle = reinterpret_cast<int64_t>(communicator.get());
-    const std::lock_guard lock(mutex_);
-    std::shared_ptr<Group>& group = groups_[handle];
-    if (group != nullptr && group->communicator.lock() == communicator) return;
-    group = std::make_shared<Group>(communicator);
-  }
-
-  std::shared_ptr<Group> Find(int64_t handle) {
-    const std::shared_lock lock(mutex_);
-    const auto found = groups_.find(handle);
-    return found == groups_.end() ? nullptr : found->second;
-  }
-
- private:
-  std::shared_mutex mutex_;
-  std::unordered_map<int64_t, std::shared_ptr<Group>> groups_;
-};
 
 DType DTypeOf(xla::ElementType type) {
   switch (type) {
@@ -195,15 +159,18 @@ Status RunRagged(bool goes_back, const Frame& frame, Communicator* communicator)
 enum Target { kRagged = 100, kRaggedGradient };
 
 Status Run(int target, const Frame& frame) {
-  const std::shared_ptr<Group> group = Groups::Instance().Find(frame.Number("comm"));
-  const auto communicator = group == nullptr ? nullptr : group->communicator.lock();
-  COLLOPS_CHECK_ARG(communicator != nullptr, ERROR_INVALID_PARAM,
-                    "the communicator for which this program was compiled is gone: keep it as "
-                    "long as the program, and compile in the process that runs it");
+  c::InUse use;
+  const auto handle = static_cast<uintptr_t>(frame.Number("comm"));
+  const Status found = c::Groups::Instance().Find(
+      "collops.jax", reinterpret_cast<const collops_comm*>(handle), &use);
+  COLLOPS_CHECK_ARG(found.ok(), ERROR_INVALID_PARAM,
+                    "the communicator for which this program was compiled is gone: keep it open "
+                    "as long as the program is called");
   if (target == kRagged || target == kRaggedGradient) {
-    return RunRagged(target == kRaggedGradient, frame, communicator.get());
+    return RunRagged(target == kRaggedGradient, frame, use.communicator.get());
   }
-  return RunPlain(static_cast<PlainCall::Method>(target), frame, &group->calls, communicator.get());
+  return RunPlain(static_cast<PlainCall::Method>(target), frame, &use.group->calls,
+                  use.communicator.get());
 }
 
 xla::ErrorCode CodeOf(const Status& status) {
@@ -241,7 +208,12 @@ bool AnswersVersion(const xla::CallFrame& frame) {
 template <int kTarget>
 xla::Error* Handle(xla::CallFrame* frame) {
   if (AnswersVersion(*frame) || frame->stage != xla::kExecute) return nullptr;
-  const Status status = Run(kTarget, Frame(*frame));
+  Status status;
+  try {
+    status = Run(kTarget, Frame(*frame));
+  } catch (const std::exception& error) {  // XLA is compiled without exceptions
+    status = Error(ERROR_RT_FAIL, error.what());
+  }
   if (status.ok()) return nullptr;
   xla::CreateErrorArguments arguments = {sizeof(arguments), nullptr, status.message().c_str(),
                                          CodeOf(status)};
@@ -257,9 +229,6 @@ py::capsule CapsuleOf() {
 }  // namespace
 
 void BindXla(py::module_& module) {
-  module.def("add_to_xla", [](const std::shared_ptr<Communicator>& communicator) {
-    Groups::Instance().Add(communicator);
-  });
   module.def("xla_handlers", [] {
     py::dict handlers;
     handlers["all_gatherv"] = CapsuleOf<PlainCall::kAllGatherV>();

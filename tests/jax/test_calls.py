@@ -159,6 +159,8 @@ def in_control_flow(rank: int) -> None:
         return lax.while_loop(lambda state: state[0] < 5, step, (np.float32(0), x))[1]
 
     np.testing.assert_array_equal(jax.jit(looped)(one), want)
+    until = lambda x: lax.while_loop(lambda y: mean(y).sum() < 50, lambda y: y + 1, x)  # noqa: E731
+    np.testing.assert_array_equal(jax.jit(until)(one), one + 17)
     chosen = jax.jit(lambda x, take: lax.cond(take, mean, lambda x: -x, x))
     np.testing.assert_array_equal(chosen(one, True), want - 10)
     np.testing.assert_array_equal(chosen(one, False), -one)

@@ -110,6 +110,24 @@ def wrong(rank: int) -> list[str]:
     return texts
 
 
+def test_a_program_of_several_devices() -> None:
+    texts = run_ranks(on_two_devices, 1)
+    assert "not supported for more than 1 device: [calls of collops]" in texts[0]
+
+
+def on_two_devices(rank: int) -> str:
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", 2)
+    _, cjax, _ = begin()
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
+    spec = jax.sharding.PartitionSpec("x")
+    work = jax.shard_map(cjax.all_reduce, mesh=mesh, in_specs=spec, out_specs=spec)
+    with pytest.raises(ValueError) as caught:
+        jax.jit(work)(rows_of(rank, 4))
+    return str(caught.value)
+
+
 def test_what_is_refused_when_a_function_is_traced() -> None:
     wanted = [
         "all_gatherv: vmap would make one call of the ranks out of many: call it outside of vmap",
