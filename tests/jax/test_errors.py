@@ -148,12 +148,31 @@ def closed(rank: int) -> list[str]:
     jax, cjax, comm = begin()
     total = jax.jit(lambda x: cjax.all_reduce(x, comm=comm))
     jax.block_until_ready(total(np.float32(1)))
+    later = jax.jit(lambda x: cjax.all_reduce(x, "avg", comm=comm))
     comm.close()
-    return [message_of(lambda: total(np.float32(1)))]
+    return [message_of(lambda call=call: call(np.float32(1))) for call in (total, later)]
 
 
 def test_a_closed_communicator() -> None:
-    assert "all_reduce: this communicator has ended" in run_ranks(closed, 1)[0][0]
+    for text in run_ranks(closed, 1)[0]:
+        assert "all_reduce: this communicator has ended" in text
+
+
+def forgotten(rank: int) -> str:
+    import collops
+
+    jax, cjax, _ = begin()
+    part = collops.init(comm_domain="part")
+    total = jax.jit(lambda x: cjax.all_reduce(x, comm=part))
+    part.close()
+    collops.init(comm_domain="part").close()  # and the first one is not the registry's any more
+    return message_of(lambda: total(np.float32(1)))
+
+
+def test_a_communicator_that_was_closed_before_the_first_call() -> None:
+    assert (
+        "the communicator for which this program was compiled is gone" in run_ranks(forgotten, 1)[0]
+    )
 
 
 def as_threads(rank: int) -> str:

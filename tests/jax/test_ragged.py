@@ -268,9 +268,9 @@ def test_what_is_refused_on_every_rank_before_a_row_moves() -> None:
             assert "ragged_all_to_all: " in text and want in text
 
 
-def uneven_lists(rank: int) -> str:
+def uneven_lists(rank: int, numbers_of_lists: list[int]) -> str:
     jax, cjax, _ = begin()
-    of = (numbers(1), numbers(0), [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0])
+    of = (numbers(1), numbers(0), *([0] * count for count in numbers_of_lists))
     if rank == 1:
         of = CASES["the example"][1]
     with pytest.raises(jax.errors.JaxRuntimeError) as caught:
@@ -278,9 +278,16 @@ def uneven_lists(rank: int) -> str:
     return str(caught.value)
 
 
-def test_lists_that_are_no_multiple_of_the_ranks() -> None:
-    for text in run_ranks(uneven_lists, 2):
-        assert "send_sizes has 3 numbers, which is no multiple of the 2 ranks" in text
+@pytest.mark.parametrize(
+    ("counts", "want"),
+    [
+        ([3, 3, 3, 3], "send_sizes has 3 numbers, which is no multiple of the 2 ranks"),
+        ([2, 4, 2, 6], "have 2, 4, 2 and 6 numbers: they must be as many"),
+    ],
+)
+def test_lists_of_a_wrong_length(counts: list[int], want: str) -> None:
+    for text in run_ranks(uneven_lists, 2, counts):
+        assert want in text
 
 
 def shared_rows(rank: int) -> str:
