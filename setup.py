@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent
 # times as long cores take that are slower or shared with other programs.
 WHOLE_BUILD_S = 210
 SLOWER = 2.5
+# What CMake installs beside the extension.
+BESIDE = ("libcollops_c.so", "include", "collops_kernels.fatbin")
 # Folders of the checkout that are installed below the package.
 MAPPED = {"golden": "collops.golden", "examples": "collops.examples"}
 
@@ -131,6 +133,16 @@ class CMakeBuild(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         install = [cmake, "--install", str(folder), "--component", "python", "--strip"]
         subprocess.run([*install, "--prefix", str(target)], check=True)
+
+    def copy_extensions_to_source(self) -> None:
+        """For an editable installation."""
+        super().copy_extensions_to_source()
+        target = ROOT / "python" / "collops"
+        for made in (Path(self.build_lib) / "collops" / name for name in BESIDE):
+            if made.is_dir():
+                shutil.copytree(made, target / made.name, dirs_exist_ok=True)
+            elif made.exists():
+                shutil.copy2(made, target)
 
     def configure(self) -> tuple[str, Path]:
         """Lets CMake find all that the build needs; returns CMake and the build's folder."""

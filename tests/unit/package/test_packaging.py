@@ -156,7 +156,8 @@ def test_the_sdist_holds_every_file(sources: Path, sdist: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_wheel_holds_the_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    for part in ("_core.", "py.typed", "golden/__init__.py", "examples/uneven_batch.py"):
+    of_c = ("libcollops_c.so", "include/collops_c.h")
+    for part in ("_core.", "py.typed", "golden/__init__.py", "examples/uneven_batch.py", *of_c):
         assert [name for name in names if name.startswith(f"collops/{part}")], part
     foreign = [name for name in names if not name.startswith(("collops/", "collops-"))]
     assert foreign == []
@@ -171,6 +172,31 @@ def test_the_wheel_runs_in_an_empty_venv(wheel: Path, offline: list[str], tmp_pa
     assert packages - {"pip", "setuptools"} == {"collops", "numpy"}
     run(python, "-m", "collops.demo", cwd=tmp_path)
     run(python.with_name("collops"), "--help", cwd=tmp_path)
+
+
+def test_an_editable_installation_has_what_cmake_installs(sources: Path, tmp_path: Path) -> None:
+    """Beside the extension, which setuptools alone would copy."""
+    pytest.importorskip("setuptools")
+    built = tmp_path / "built" / "collops"
+    (built / "include").mkdir(parents=True)
+    names = ["_core.so", "libcollops_c.so", "include/collops_c.h", "collops_kernels.fatbin"]
+    for name in names:
+        (built / name).touch()
+    program = (
+        "import sys, setuptools\n"
+        "from distutils.core import run_setup\n"
+        "build = run_setup('setup.py', stop_after='init').get_command_obj('build_ext')\n"
+        "build.inplace, build.build_lib = 1, sys.argv[1]\n"
+        "build.ensure_finalized()\n"
+        "build.get_ext_filename = lambda name: 'collops/_core.so'\n"
+        "build.copy_extensions_to_source()\n"
+    )
+    run(sys.executable, "-c", program, built.parent, cwd=sources)
+    made = [sources / "python" / "collops" / name for name in names]
+    assert [path.name for path in made if not path.exists()] == []
+    for path in made:
+        path.unlink()
+    made[2].parent.rmdir()
 
 
 @pytest.mark.slow
