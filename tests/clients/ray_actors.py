@@ -34,8 +34,6 @@ class Rank:
     """One rank."""
 
     def __init__(self, **env: str) -> None:
-        import collops.ray  # noqa: F401  which registers the backend in the actor's process
-
         os.environ.update(env)
         assert "COLLOPS_JOB_ID" not in os.environ
 
@@ -183,7 +181,14 @@ def checks() -> dict[str, Any]:
 
 def main() -> None:
     """Runs the checks in a Ray of this process's own."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80 << 20)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=80 << 20,
+        # In place of an import in each actor.
+        runtime_env={"worker_process_setup_hook": "collops.ray.register"},
+    )
     try:
         found = checks()
     finally:
