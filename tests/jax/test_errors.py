@@ -125,6 +125,11 @@ def on_two_devices(rank: int) -> str:
     work = jax.shard_map(cjax.all_reduce, mesh=mesh, in_specs=spec, out_specs=spec)
     with pytest.raises(ValueError) as caught:
         jax.jit(work)(rows_of(rank, 4))
+    total = jax.jit(cjax.all_reduce)
+    for device in (0, 1, 1, 0):  # each of them alone, in turn
+        x = jax.device_put(rows_of(device, 4), jax.devices()[device])
+        assert total(x).devices() == {jax.devices()[device]}
+        np.testing.assert_array_equal(total(x), rows_of(device, 4))
     return str(caught.value)
 
 

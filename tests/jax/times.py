@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-ROUNDS = 9
+ROUNDS = 5
 CALLS = 200  # of one program, in a loop
 PROGRAMS = 50  # of one call
 COUNT = 1024  # elements of four bytes, of each rank

@@ -15,7 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from collops.core import core
-from collops.jax.private import custom_call, effects, hlo, ir
+from collops.jax.private import custom_call, effects, hlo, ir, keep_token_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ for _allowed in (
     effects.remat_allowed_effects,
 ):
     _allowed.add_type(CallEffect)
+keep_token_in_place(CallEffect)
 
 _call = Primitive("collops_call")
 _call.multiple_results = True
