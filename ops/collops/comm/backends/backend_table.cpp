@@ -7,7 +7,6 @@
 #include "collops/comm/backends/shm/backend.h"
 #include "collops/comm/backends/ucx/backend.h"
 #include "collops/comm/backends/ucx/engine/library.h"
-#include "collops/comm/placement/job.h"
 #include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table.h"
 
@@ -27,11 +26,6 @@ const std::vector<Backend>& BackendTable() {
        ucx::SetWheelFolder, ucx::ShownFacts, ucx::Predict},
   };
   return *table;
-}
-
-std::string CpuBackend(const RankTable* table) {
-  if (table == nullptr) return DetectLauncher().spread == Spread::kHosts ? "ucx" : "shm";
-  return !table->completed || table->servers.size() == 1 ? "shm" : "ucx";
 }
 
 Status CheckTableOf(const std::string& backend, const RankTable& table) {

@@ -40,10 +40,6 @@ struct Backend {
 // In the order in which messages list them.
 const std::vector<Backend>& BackendTable();
 
-// The backend of CPU tensors where the caller names none: ucx if the table, or without one the
-// launcher, says that the ranks are on several hosts; else shm.
-std::string CpuBackend(const RankTable* table);
-
 // The row with that name, or null.
 const Backend* FindBackend(const std::string& name);
 

@@ -5,6 +5,7 @@
 
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/control/first_contact/meeting.h"
+#include "collops/comm/placement/job.h"
 #include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/comm/registry.h"
@@ -51,6 +52,12 @@ Status CheckBackendName(const std::string& name) {
   }
   return Error(ERROR_INVALID_PARAM, "init: no backend is called \"", name, "\"; pass one of ",
                known);
+}
+
+// ucx if the table, or without one the launcher, says that the ranks are on several hosts.
+std::string CpuBackend(const RankTable* table) {
+  if (table == nullptr) return DetectLauncher().spread == Spread::kHosts ? "ucx" : "shm";
+  return !table->completed || table->servers.size() == 1 ? "shm" : "ucx";
 }
 
 // The backend of a group whose table somebody still writes is that of the complete one.
