@@ -274,6 +274,12 @@ class SharedMemory:
 SHARED = SharedMemory()
 
 
+@pytest.fixture
+def shared_memory() -> SharedMemory:
+    """For tests of programs that leave names there themselves."""
+    return SHARED
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fails the test that left something, and removes it, so that the next test starts clean."""

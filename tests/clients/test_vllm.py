@@ -182,12 +182,16 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_it_can_be_turned_off(models: Path, alone: Any, tmp_path: Path) -> None:
-    """vLLM's own communicator gives the same tokens."""
+def test_it_can_be_turned_off(models: Path, alone: Any, tmp_path: Path, shared_memory: Any) -> None:
+    """vLLM's own communicator gives the same tokens, and leaves its shared memory."""
+    before = set(shared_memory.names())
     asked = {"model": str(models / "llama"), "tensor_parallel_size": 2, "enforce_eager": True}
     run = Run(tmp_path, [PROMPTS], asked, COLLOPS_VLLM="0")
     assert run.tokens() == [alone("llama")], run.log()[-6000:]
     assert ON not in run.log()
+    for name in shared_memory.made_since(before):
+        if name.startswith("vllm_dist_"):
+            Path("/dev/shm", name).unlink()
 
 
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "traced"])
@@ -199,15 +203,16 @@ def test_expert_parallel(models: Path, alone: Any, tmp_path: Path, model: str, e
     assert MENDED in run.log()
 
 
-@pytest.mark.parametrize("experts", [True, False], ids=["experts", "all"])
+@pytest.mark.parametrize(
+    ("first", "experts"),
+    [(3, True), (3, False), (5, True)],
+    ids=["uneven-experts", "uneven-all", "empty-experts"],
+)
 @pytest.mark.parametrize("model", EXPERTS)
-@pytest.mark.parametrize("first", [3, 5], ids=["uneven", "empty"])
 def test_data_parallel(
     models: Path, alone: Any, tmp_path: Path, model: str, experts: bool, first: int
 ) -> None:
     """Each rank has prompts of its own, or none: it still takes part in the layers of experts."""
-    if first == 5 and not experts:
-        pytest.skip("the ranks' parts are as in the other cases")
     asked = {"model": str(models / model), "enforce_eager": False}
     asked["enable_expert_parallel"] = experts
     run = Run(tmp_path, [PROMPTS[:first], PROMPTS[first:]], asked)
