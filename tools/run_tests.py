@@ -44,6 +44,7 @@ CTEST_JOBS = str(3 * CORES)
 LAST = ROOT / "build" / "test-seconds.json"
 REFERENCE = ROOT / ".ci" / "seconds"
 SLOWEST = 10
+FUZZ_LIMIT_S = 900  # for one test: its examples are 20 times those of make test
 # Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
     "tests/gpu: make test-gpu; tests/npu: make test-npu; tests/devices: both; "
@@ -390,7 +391,8 @@ def fuzz(arguments: list[str]) -> int:
     REPORTS.mkdir(parents=True, exist_ok=True)
     ENV["HYPOTHESIS_PROFILE"] = "fuzz"
     seed = f"--hypothesis-seed={secrets.randbelow(10**6)}"
-    outcome = run_python(["tests/fuzz", *arguments], options=[seed])
+    limit = f"--timeout={patience(FUZZ_LIMIT_S):.0f}"
+    outcome = run_python(["tests/fuzz", *arguments], options=[seed, limit])
     outcome.required_as = "fuzz"
     print_summary([outcome])
     return status_of([outcome])
