@@ -22,10 +22,8 @@ class ProcessGroupCollops(ProcessGroupWrapper):
 
     ``Manager(pg=ProcessGroupCollops(timeout=timedelta(seconds=30)), ...)``. configure() leaves the
     group before it and meets the ranks of the new one, which may be processes, or threads of one
-    process. Ranks that still wait in the old group get PeerLostError.
-
-    Args:
-        timeout: how long configure() and each call wait for other ranks.
+    process. Ranks that still wait in the old group get PeerLostError. `timeout` is how long
+    configure() and each call wait for other ranks.
     """
 
     _pg: Any
