@@ -13,8 +13,8 @@ import sys
 from typing import NamedTuple
 
 import run_tests
-from environment import ROOT, TORCH, Venv, fingerprint, make_torch, requirements, say, torch_of
-from launchers import build_wheel
+from environment import ROOT, TORCH, Venv, make_torch, say, torch_of
+from launchers import install_for_tests
 
 FOLDER = ROOT / "build" / "clients"
 LIMIT_S = 900  # for one installation, at most
@@ -74,13 +74,7 @@ def install(venv: Venv, clients: Clients) -> str:
             remove = [str(venv.python), "-m", "pip", "uninstall", "-q", "-y", *clients.remove]
             subprocess.run(remove, env=venv.env, check=True)
         venv.mark("clients", key)
-    tests = [name for name in requirements("test") if name.startswith(("pytest", "ml_dtypes"))]
-    venv.install("test", tests)
-    venv.look_for("ucx", requirements("multihost"))  # for two hosts
-    key = fingerprint()
-    if not venv.is_made("package", key):
-        venv.pip("-q", "--no-deps", "--force-reinstall", str(build_wheel(key)))
-        venv.mark("package", key)
+    install_for_tests(venv)
     return "installed"
 
 

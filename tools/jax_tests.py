@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 
 import run_tests
-from environment import LIMIT_S, ROOT, Venv, fingerprint, requirements, say
-from launchers import build_wheel
+from environment import LIMIT_S, ROOT, Venv, say
+from launchers import install_for_tests
 
 FOLDER = ROOT / "build" / "jax"
 JAX = "jax==0.10.2"
@@ -25,13 +25,7 @@ def install(venv: Venv) -> str:
         if result != "installed":
             return result
         venv.mark("jax", JAX)
-    tests = [name for name in requirements("test") if name.startswith(("pytest", "ml_dtypes"))]
-    venv.install("test", tests)
-    venv.look_for("ucx", requirements("multihost"))  # for two hosts
-    key = fingerprint()
-    if not venv.is_made("package", key):
-        venv.pip("-q", "--no-deps", "--force-reinstall", str(build_wheel(key)))
-        venv.mark("package", key)
+    install_for_tests(venv)
     return "installed"
 
 

@@ -61,6 +61,17 @@ def build_wheel(key: str) -> Path:
     return next(WHEELS.glob("*.whl"))
 
 
+def install_for_tests(venv: Venv) -> None:
+    """What tests need beside a program of others, and the package as its users have it."""
+    tests = [name for name in requirements("test") if name.startswith(("pytest", "ml_dtypes"))]
+    venv.install("test", tests)
+    venv.look_for("ucx", requirements("multihost"))  # for two hosts
+    key = fingerprint()
+    if not venv.is_made("package", key):
+        venv.pip("-q", "--no-deps", "--force-reinstall", str(build_wheel(key)))
+        venv.mark("package", key)
+
+
 def make_environment(name: str, wheel: Path, key: str) -> str:
     """An environment with numpy, the package and a launcher; and the launcher's result."""
     venv = Venv(FOLDER / name)
