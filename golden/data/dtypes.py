@@ -257,6 +257,16 @@ def from_float32(values: Array) -> npt.NDArray[np.uint16]:
     return np.asarray(np.where(nan, top | np.uint32(0x40), rounded)).astype(np.uint16)
 
 
+def widened(array: Array, name: str) -> npt.NDArray[np.float32]:
+    """Return the values of a tensor of dtype `name` in float32.
+
+    Example:
+        >>> widened(np.array([0x3F80], np.uint16), "bfloat16").tolist()
+        [1.0]
+    """
+    return to_float32(array) if name == "bfloat16" else array.astype(np.float32)
+
+
 def rounded(values: Array, name: str) -> Array:
     """Return numbers as dtype `name`, rounded to nearest even; bfloat16 by way of float32.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from ..data.dtypes import Array, name_of
+import numpy as np
+
+from ..data.dtypes import Array, name_of, rounded
 from ..data.reduction import ATB_REDUCE_OPS, reduce_ranks
 from .case import Case
 from .case_lists import ALL_PAIRS, HUGE, every_dim, every_reduction, reduced_data
@@ -32,12 +34,49 @@ def all_reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -
         ValueError: shapes or dtypes differ, or the dtype has no such `op`.
 
     Example:
-        >>> import numpy as np
         >>> all_reduce([np.array([1, 5], np.int8), np.array([3, 2], np.int8)], "max").tolist()
         [3, 5]
     """
     check_alike("all_reduce", xs)
     return reduce_ranks(xs, op, dtype or name_of(xs[0]))
+
+
+def all_reduce_quantised(
+    xs: Sequence[Array], scales: Sequence[Array], offsets: Sequence[Array]
+) -> list[Array]:
+    """Return the outputs of a quantised AllReduce, per rank.
+
+    `output_r = float16((float32(sum of the ranks' x) + float32(P) * float32(offset_r)) *
+    float32(scale_r))`. The sum is int32; each step in float32 is rounded to nearest even.
+
+    Args:
+        xs: x of every rank, int8, of one shape.
+        scales: scale of every rank, float16: [1], or [n] or [1, n] for the n columns of x.
+        offsets: offset of every rank, float16 [1].
+
+    Raises:
+        ValueError: shapes or dtypes differ, or a scale or offset does not fit.
+
+    Example:
+        >>> xs = [np.array([[100, -7]], np.int8), np.array([[100, 3]], np.int8)]
+        >>> scales, offsets = [np.array([0.5, 2], np.float16)] * 2, [np.ones(1, np.float16)] * 2
+        >>> [y.tolist() for y in all_reduce_quantised(xs, scales, offsets)]
+        [[[101.0, -4.0]], [[101.0, -4.0]]]
+    """
+    check_alike("all_reduce", xs)
+    total = np.sum([x.astype(np.int32) for x in xs], axis=0, dtype=np.int32).astype(np.float32)
+    columns = xs[0].shape[-1]
+    outputs = []
+    for r, (scale, offset) in enumerate(zip(scales, offsets, strict=True)):
+        if xs[r].dtype != np.int8 or scale.shape not in ((1,), (columns,), (1, columns)):
+            raise ValueError(f"all_reduce: scale of rank {r} is {list(scale.shape)}")
+        if offset.shape != (1,):
+            raise ValueError(f"all_reduce: offset of rank {r} is {list(offset.shape)}, not [1]")
+        with np.errstate(all="ignore"):
+            shift = np.float32(len(xs)) * offset.astype(np.float32)
+            y = (total + shift) * scale.reshape(-1).astype(np.float32)
+        outputs.append(rounded(y, "float16"))
+    return outputs
 
 
 _EVEN = Even(

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from collops.golden.cases import Case, all_cases
 from collops.golden.data.bounds import bound
-from collops.golden.data.dtypes import is_float
-from collops.golden.operators.linear_parallel.reference import widened
+from collops.golden.data.dtypes import is_float, widened
 
 import collops
 from tests.conformance.once import inputs

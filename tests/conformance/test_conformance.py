@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from collops.golden.cases import Case
-from collops.golden.data.dtypes import bits_of, differs
-from collops.golden.operators.linear_parallel.reference import widened
+from collops.golden.data.dtypes import bits_of, differs, widened
 
 import collops
 from collops.core import core

@@ -17,9 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from collops.golden.cases import ATB_REDUCE_OPS, Case, all_outputs, case_bounds, inputs
-from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES, differs
+from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES, differs, widened
 from collops.golden.data.reduction import REDUCE_OPS, has_reduction
-from collops.golden.operators.linear_parallel.reference import widened
 from collops.golden.operators.table import OPERATORS
 from hypothesis import event, given, settings
 from hypothesis import strategies as st

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...data.bounds import Bound, matmul_bound
-from ...data.dtypes import Array
+from ...data.dtypes import Array, widened
 from .groups import LinearParallel, place
-from .reference import output_block, widened
+from .reference import output_block
 
 # The most that an instruction loses by reading subnormals as 0: float32's smallest normal number.
 _FLUSHED = 2.0**-126

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, PURE, ALL_GATHER_REDUCE_SCATTER = range(5)
+ALL_TO_ALL_EXPERTS, EXPERTS_ALL_TO_ALL = 5, 6
 
 
 @dataclass(frozen=True)
 class LinearParallel:
     """The parameters of LinearParallel, without its tensors.
 
-    `type` is ATB's ParallelType, 0 to 4; `ag_dim`, `rs_dim` and `inner_dim_is_ag` matter for type 4
+    `type` is ATB's ParallelType, 0 to 6; `ag_dim`, `rs_dim` and `inner_dim_is_ag` matter for type 4
     alone. `gather_rows` and `scatter_rows` are the lists that each rank passes, one list per rank;
-    without them the rows are even.
+    without them the rows are even. `quant_type` and `quant_group_size` are ATB's; `out_dtype` is
+    the dtype of the output where x is int8. `local_experts`, `ep_size` and `tp_size` matter for
+    types 5 and 6 alone.
 
     Example:
         >>> LinearParallel(ALL_GATHER_REDUCE_SCATTER, 4, ag_dim=2, rs_dim=2).trans_weight
@@ -32,6 +35,22 @@ class LinearParallel:
     keep_intermediate: bool = False
     gather_rows: tuple[tuple[int, ...], ...] = ()
     scatter_rows: tuple[tuple[int, ...], ...] = ()
+    quant_type: int = -1
+    quant_group_size: int = 0
+    out_dtype: str = ""
+    local_experts: int = 1
+    ep_size: int = 1
+    tp_size: int = 1
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether the weight has several experts, and rows go to the ranks of their experts."""
+        return self.type in (ALL_TO_ALL_EXPERTS, EXPERTS_ALL_TO_ALL)
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether the weight is int8."""
+        return self.quant_type >= 0
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from ...data.dtypes import Array, name_of, rounded, to_float32
+from ...data.dtypes import Array, name_of, rounded, widened
 from .groups import REDUCE_SCATTER, LinearParallel, block_of, place
-
-_Single = npt.NDArray[np.float32]
-# From this number of products on numpy's matmul is used, which is faster and has its own order.
-_LARGE = 2**26
+from .quantised import Scales, Single, float_product, quantised_product
 
 
 def linear_parallel(
@@ -21,12 +18,14 @@ def linear_parallel(
     weights: Sequence[Array],
     residuals: Sequence[Array] = (),
     dtype: str | None = None,
+    scales: Sequence[Scales] = (),
 ) -> list[list[Array]]:
     """Return the outputs of LinearParallel, per rank.
 
     `G_r = rows of x over the gather group; T_r = G_r @ W_r; S_r = sum of T over the reduce group;
     output_r = own row block of S_r + residual_r`. Partial products are float32, their sum goes in
-    rank order and is rounded to the dtype once, at the end.
+    rank order and is rounded to the dtype once, at the end. With scales T_r is
+    `quantised.quantised_product`; scales per token are gathered with their rows.
 
     Args:
         call: the parameters.
@@ -34,9 +33,11 @@ def linear_parallel(
         weights: weight of every rank, [n, k] if trans_weight, otherwise [k, n].
         residuals: residual of every rank, [n] or [1, n]; none without a residual.
         dtype: name of the tensors' dtype; None reads it from the arrays.
+        scales: what each rank's quantised product has beside x and weight; none without.
 
     Returns:
-        Per rank the output, and with keep_intermediate the gathered x after it.
+        Per rank the output, of call.out_dtype where x is int8, and with keep_intermediate the
+        gathered x after it.
 
     Raises:
         ValueError: the tensors or rows do not fit together.
@@ -50,11 +51,9 @@ def linear_parallel(
     """
     dtype = dtype or name_of(xs[0])
     _check_tensors(call, xs, weights, residuals)
-    wide = [widened(x, dtype) for x in xs]
-    factors = [_factor(call, weight, dtype) for weight in weights]
+    out_dtype = output_dtype(call, dtype)
     ranks = range(call.rank_size)
-    gathered = [_stack([wide[q] for q in place(call, r).gathered]) for r in ranks]
-    products = [_product(gathered[r], factors[r]) for r in ranks]
+    products = [_product(call, r, xs, weights[r], dtype, scales) for r in ranks]
     outputs = []
     for r in ranks:
         total = products[place(call, r).reduced[0]].copy()
@@ -64,8 +63,8 @@ def linear_parallel(
         first, end, shape = output_block(call, r, [x.shape for x in xs])
         own = total[first:end]
         if residuals:
-            own = own + widened(residuals[r], dtype).reshape(1, -1)
-        outputs.append([rounded(own, dtype).reshape(*shape, own.shape[1])])
+            own = own + widened(residuals[r], out_dtype).reshape(1, -1)
+        outputs.append([rounded(own, out_dtype).reshape(*shape, own.shape[1])])
         if call.keep_intermediate:
             outputs[r].append(_stack([xs[q] for q in place(call, r).gathered], xs[r].shape))
     return outputs
@@ -97,14 +96,21 @@ def output_block(
     return first * size, end * size, (*ahead, end - first, *inner)
 
 
-def widened(array: Array, dtype: str) -> _Single:
-    """Return the values of a tensor in float32, where every one of them is exact.
+def output_dtype(call: LinearParallel, dtype: str) -> str:
+    """Return the dtype of the output, by that of x.
+
+    Raises:
+        ValueError: x is int8, and the call has no out_dtype.
 
     Example:
-        >>> widened(np.array([0x3F80], np.uint16), "bfloat16").tolist()
-        [1.0]
+        >>> output_dtype(LinearParallel(3, 2, quant_type=0, out_dtype="bfloat16"), "int8")
+        'bfloat16'
     """
-    return to_float32(array) if dtype == "bfloat16" else array.astype(np.float32)
+    if dtype != "int8":
+        return dtype
+    if call.out_dtype not in ("float16", "bfloat16", "float32"):
+        raise ValueError(f"linear_parallel: an int8 x needs outDataType, got {call.out_dtype!r}")
+    return call.out_dtype
 
 
 def _check_tensors(
@@ -135,10 +141,25 @@ def _columns(call: LinearParallel, weight: Array) -> int:
     return int(weight.shape[-2 if call.trans_weight else -1])
 
 
-def _factor(call: LinearParallel, weight: Array, dtype: str) -> _Single:
-    """Return a weight as [k, n] in float32."""
-    wide = widened(weight.reshape(weight.shape[-2:]), dtype)
-    return wide.T if call.trans_weight else wide
+def _product(
+    call: LinearParallel,
+    rank: int,
+    xs: Sequence[Array],
+    weight: Array,
+    dtype: str,
+    scales: Sequence[Scales],
+) -> Single:
+    """Return T of a rank in float32."""
+    members = place(call, rank).gathered
+    x = _stack([xs[q] for q in members])
+    flat = weight.reshape(weight.shape[-2:])
+    factor = flat.T if call.trans_weight else flat
+    if not scales:
+        return float_product(widened(x, dtype), widened(factor, dtype))
+    own, tokens = scales[rank], [scales[q].token_scale for q in members]
+    given = [token.reshape(-1) for token in tokens if token is not None]
+    own = replace(own, token_scale=np.concatenate(given) if given else None)
+    return quantised_product(x, factor, own, call.quant_type, call.quant_group_size)
 
 
 def _stack(parts: Sequence[Array], shape: Sequence[int] | None = None) -> Array:
@@ -146,15 +167,3 @@ def _stack(parts: Sequence[Array], shape: Sequence[int] | None = None) -> Array:
     if shape is None:
         parts = [part.reshape(-1, part.shape[-1]) for part in parts]
     return np.concatenate(parts)
-
-
-def _product(left: _Single, right: _Single) -> _Single:
-    """Return left @ right, computed in float64; small products have the same bits everywhere."""
-    a, b = left.astype(np.float64), right.astype(np.float64)
-    with np.errstate(all="ignore"):
-        if left.size * right.shape[1] >= _LARGE:
-            return np.asarray((a @ b).astype(np.float32))
-        total = np.zeros((left.shape[0], right.shape[1]))
-        for i in range(left.shape[1]):
-            total += a[:, i : i + 1] * b[i]
-        return total.astype(np.float32)

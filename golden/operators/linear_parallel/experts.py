@@ -1,0 +1,246 @@
+"""Reference of LinearParallel's types 5 and 6: rows to the ranks of their experts, and back.
+
+Expert e of all lies on the tp ranks of ep rank `e // local_experts`, which are `ep * tp + 0..tp-1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...data.dtypes import Array, name_of, rounded, storage, widened
+from .groups import ALL_TO_ALL_EXPERTS, LinearParallel
+from .quantised import Scales, Single, float_product, quantised_product
+from .reference import output_dtype
+
+Tokens = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows of one source for one expert of a rank, in the order in which the rank has them.
+
+    `source_row` is the first in the source's rows, `row` the first in those of the expert's rank.
+
+    Example:
+        >>> Segment(expert=1, source=0, source_row=4, row=2, rows=3).rows
+        3
+    """
+
+    expert: int
+    source: int
+    source_row: int
+    row: int
+    rows: int
+
+
+def segments(call: LinearParallel, tokens: Tokens, rank: int) -> list[Segment]:
+    """Return what a rank receives: by expert, then by source rank, in each source's own order.
+
+    `tokens[s, e]` are the rows that every rank of ep rank s has for expert e of all; each source
+    has its rows sorted by expert.
+
+    Raises:
+        ValueError: the matrix is not [ep, ep * local experts], or has a number below 0.
+
+    Example:
+        >>> found = segments(LinearParallel(5, 2, ep_size=2), np.array([[1, 2], [3, 4]]), 1)
+        >>> [(one.source, one.source_row, one.rows) for one in found]
+        [(0, 1, 2), (1, 3, 4)]
+    """
+    _check_tokens(call, tokens)
+    ends = [list(accumulate(map(int, own), initial=0)) for own in tokens]
+    found, row = [], 0
+    for local in range(call.local_experts):
+        expert = rank // call.tp_size * call.local_experts + local
+        for source in range(call.rank_size):
+            own = ends[source // call.tp_size]
+            count = own[expert + 1] - own[expert]
+            found.append(Segment(local, source, own[expert], row, count))
+            row += count
+    return found
+
+
+def received_rows(call: LinearParallel, tokens: Tokens, rank: int) -> int:
+    """Return how many rows the experts of a rank have.
+
+    Example:
+        >>> received_rows(LinearParallel(5, 4, ep_size=2, tp_size=2), np.array([[1, 2], [3, 4]]), 1)
+        8
+    """
+    return sum(segment.rows for segment in segments(call, tokens, rank))
+
+
+def sent_rows(call: LinearParallel, tokens: Tokens, rank: int) -> int:
+    """Return how many rows a rank has for all experts.
+
+    Example:
+        >>> sent_rows(LinearParallel(5, 2, ep_size=2), np.array([[1, 2], [3, 4]]), 1)
+        7
+    """
+    return sum(map(int, tokens[rank // call.tp_size]))
+
+
+def experts(
+    call: LinearParallel,
+    xs: Sequence[Array],
+    weights: Sequence[Array],
+    tokens: Tokens,
+    *,
+    rows: Sequence[int] | None = None,
+    residuals: Sequence[Array] = (),
+    scales: Sequence[Scales] = (),
+) -> list[Array]:
+    """Return the output of types 5 and 6, per rank.
+
+    Type 5: `output_r = (row of expert l) @ W_r[l] + residual_r`, for all rows that r receives, in
+    the order of `segments`. Type 6 is the way back: x has that order, and each product goes to its
+    source, to the place that it has there; those of the tp ranks of an expert are added in rank
+    order, then the residual of the rank that owns the output. Products are float32 and are rounded
+    once. Rows behind these are 0, without the residual.
+
+    Args:
+        call: the parameters.
+        xs: x of every rank, [rows, k]; more rows than tokens are not read.
+        weights: weight of every rank, [local experts, n, k] if trans_weight, otherwise
+            [local experts, k, n].
+        tokens: [ep, ep * local experts], the rows of each source for each expert.
+        rows: rows of every rank's output; None: as many as there are.
+        residuals: residual of every rank, [n] or [1, n]; none without a residual.
+        scales: of every rank, with a scale for each column of each expert; none without.
+
+    Returns:
+        [rows, n] per rank, of call.out_dtype where x is int8.
+
+    Raises:
+        ValueError: tensors that do not fit; a rank with more rows than its x, or than its output.
+
+    Example:
+        >>> call = LinearParallel(5, 2, trans_weight=False, ep_size=2)
+        >>> xs = [np.array([[1], [2]], np.float32), np.array([[3], [4], [5]], np.float32)]
+        >>> weights = [np.array([[[10]]], np.float32), np.array([[[100]]], np.float32)]
+        >>> tokens = np.array([[1, 1], [2, 1]])
+        >>> from dataclasses import replace
+        >>> there = experts(call, xs, weights, tokens)
+        >>> [y.reshape(-1).tolist() for y in there]
+        [[10.0, 30.0, 40.0], [200.0, 500.0]]
+        >>> ones = [np.ones((1, 1, 1), np.float32)] * 2
+        >>> back = experts(replace(call, type=6), there, ones, tokens, rows=[4, 3])
+        >>> [y.reshape(-1).tolist() for y in back]
+        [[10.0, 200.0, 0.0, 0.0], [30.0, 40.0, 500.0]]
+    """
+    ranks = range(call.rank_size)
+    layout = [segments(call, tokens, r) for r in ranks]
+    _check(call, xs, weights, tokens, rows)
+    products = [_products(call, r, layout[r], xs, weights[r], scales) for r in ranks]
+    totals = products if call.type == ALL_TO_ALL_EXPERTS else _returned(call, tokens, products)
+    dtype = output_dtype(call, name_of(xs[0]))
+    outputs = []
+    for r, total in enumerate(totals):
+        if residuals:
+            total = total + widened(residuals[r], dtype).reshape(1, -1)
+        height = len(total) if rows is None else rows[r]
+        output = np.zeros((height, total.shape[1]), storage(dtype))
+        output[: len(total)] = rounded(total, dtype)
+        outputs.append(output)
+    return outputs
+
+
+def _products(
+    call: LinearParallel,
+    rank: int,
+    layout: Sequence[Segment],
+    xs: Sequence[Array],
+    weight: Array,
+    scales: Sequence[Scales],
+) -> Single:
+    """Return the products of a rank's experts, in the order of its rows."""
+    own = scales[rank] if scales else None
+    columns = weight.shape[-2 if call.trans_weight else -1]
+    total = np.zeros((sum(one.rows for one in layout), columns), np.float32)
+    for one in layout:
+        if call.type == ALL_TO_ALL_EXPERTS:
+            holder, first = one.source, one.source_row
+        else:
+            holder, first = rank, one.row
+        rows = slice(first, first + one.rows)
+        factor = weight[one.expert].T if call.trans_weight else weight[one.expert]
+        if own is None:
+            dtype = name_of(xs[0])
+            product = float_product(widened(xs[holder][rows], dtype), widened(factor, dtype))
+        else:
+            token = scales[holder].token_scale
+            here = Scales(
+                own.scale.reshape(call.local_experts, columns)[one.expert],
+                token_scale=None if token is None else token.reshape(-1)[rows],
+            )
+            product = quantised_product(xs[holder][rows], factor, here)
+        total[one.row : one.row + one.rows] = product
+    return total
+
+
+def _returned(call: LinearParallel, tokens: Tokens, products: Sequence[Single]) -> list[Single]:
+    """Return every source's rows, of which those of an expert's tp ranks are added."""
+    columns = products[0].shape[1]
+    totals = [
+        np.zeros((sent_rows(call, tokens, r), columns), np.float32) for r in range(call.rank_size)
+    ]
+    for first in range(0, call.rank_size, call.tp_size):
+        total = products[first].copy()
+        with np.errstate(all="ignore"):
+            for product in products[first + 1 : first + call.tp_size]:
+                total += product
+        for one in segments(call, tokens, first):
+            rows = total[one.row : one.row + one.rows]
+            totals[one.source][one.source_row : one.source_row + one.rows] = rows
+    return totals
+
+
+def _check_tokens(call: LinearParallel, tokens: Tokens) -> None:
+    if call.ep_size * call.tp_size != call.rank_size:
+        raise ValueError(
+            f"linear_parallel: epSize {call.ep_size} * tpSize {call.tp_size} must be rankSize "
+            f"{call.rank_size}"
+        )
+    wanted = (call.ep_size, call.ep_size * call.local_experts)
+    if tokens.shape != wanted:
+        got = list(tokens.shape)
+        raise ValueError(f"linear_parallel: tokens are {got}, expected {list(wanted)}")
+    if tokens.size and tokens.min() < 0:
+        raise ValueError(f"linear_parallel: tokens must be >= 0, got {tokens.min()}")
+
+
+def _check(
+    call: LinearParallel,
+    xs: Sequence[Array],
+    weights: Sequence[Array],
+    tokens: Tokens,
+    rows: Sequence[int] | None,
+) -> None:
+    """Raise ValueError where a tensor does not fit, or rows would be dropped."""
+    is_first, k = call.type == ALL_TO_ALL_EXPERTS, xs[0].shape[-1]
+    for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
+        inner = weight.shape[-1 if call.trans_weight else -2] if weight.ndim == 3 else -1
+        if x.ndim != 2 or x.shape[1] != k:
+            raise ValueError(f"linear_parallel: x of rank {r} is {list(x.shape)}")
+        if weight.ndim != 3 or (len(weight), inner) != (call.local_experts, k):
+            words = "n, k" if call.trans_weight else "k, n"
+            raise ValueError(
+                f"linear_parallel: weight of rank {r} is {list(weight.shape)}, expected "
+                f"[{call.local_experts}, {words}] with k {k}"
+            )
+        sent, received = sent_rows(call, tokens, r), received_rows(call, tokens, r)
+        given, put = (sent, received) if is_first else (received, sent)
+        for name, rows_needed, limit in (
+            ("x", given, len(x)),
+            ("output", put, put if rows is None else rows[r]),
+        ):
+            if rows_needed > limit:
+                raise ValueError(
+                    f"linear_parallel: rank {r} has {rows_needed} rows, its {name} {limit}"
+                )
