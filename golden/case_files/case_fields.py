@@ -13,6 +13,14 @@ from ..operators.table import OPERATORS
 
 # Fields that most cases do not use; they are written only if they are set.
 _RARE = {"root": 0, "peer": 0, "transpose": False, "rdispls": ()}
+_RARE_OF_LINEAR = {
+    "quant_type": -1,
+    "quant_group_size": 0,
+    "out_dtype": "",
+    "local_experts": 1,
+    "ep_size": 1,
+    "tp_size": 1,
+}
 
 
 def fields_of(case: Case) -> dict[str, Any]:
@@ -26,9 +34,10 @@ def fields_of(case: Case) -> dict[str, Any]:
     fields = asdict(case)
     if case.linear is None:
         del fields["linear"], fields["columns"]
-    for name, usual in _RARE.items():
-        if fields[name] == usual:
-            del fields[name]
+    for some, rare in ((fields, _RARE), (fields.get("linear", {}), _RARE_OF_LINEAR)):
+        for name, usual in rare.items():
+            if some.get(name) == usual:
+                del some[name]
     return fields
 
 
