@@ -455,7 +455,7 @@ void BoundOperation::Prepack(const py::object& weight) {
 }
 
 std::string BoundOperation::PlannedEngine() const {
-  const auto* const linear = dynamic_cast<const LinearParallel*>(operation_.get());
+  const auto* const linear = dynamic_cast<const LinearOperation*>(operation_.get());
   return linear == nullptr ? "" : linear->planned_engine();
 }
 

@@ -104,6 +104,14 @@ class Raising:
         raise LookupError("no such stream")
 
 
+def with_experts(values: dict[str, Any], kind: int = 5, **grid: int) -> None:
+    """Makes a call of LinearParallel one with two experts on each of two ranks."""
+    values["type"] = kind
+    values["moe_info"] = collops.MoeInfo(**{"local_expert_nums": 2, "ep_size": 2, **grid})
+    table, most = np.ones((2, 4), np.int64), np.empty(6, np.int32)
+    values["ins"] = [f4(4, 4), f4(2, 5, 4), f4(5), table, most]
+
+
 def attempt(call: Callable[..., Any], *args: Any) -> None:
     """A call that is refused, before the one that counts."""
     with contextlib.suppress(collops.Error):
@@ -126,6 +134,7 @@ WORDS: dict[str, Any] = {
     "on": On,
     "grid": collops.TwoDimTPInfo,
     "with_format": collops.with_format,
+    "with_experts": with_experts,
 }
 
 

@@ -134,7 +134,8 @@ struct LinearParallelParam : GroupParam {
     uint8_t rsv[3] = {};
   };
 
-  // Read by the two types with experts alone, which are refused.
+  // Of the two types with experts: epSize places of tpSize ranks, with localExpertNums experts
+  // each.
   struct MoeInfo {
     int16_t localExpertNums = 1;
     int8_t epSize = 1;
@@ -182,6 +183,7 @@ Status CheckParam(const SendParam& param);
 // Checks the fields that depend on the group: with the struct's rank and rankSize if set, and again
 // with the communicator's. The peer is another rank; a list has a number per rank.
 Status CheckRanks(const AllToAllVParam& param, int rank, int rank_size);
+Status CheckRanks(const LinearParallelParam& param, int rank, int rank_size);
 Status CheckRanks(const RecvParam& param, int rank, int rank_size);
 Status CheckRanks(const SendParam& param, int rank, int rank_size);
 

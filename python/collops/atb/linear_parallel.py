@@ -21,13 +21,13 @@ class LinearParallelParam(Param):
         trans_weight: whether the weight is [n, k]; otherwise it is [k, n].
         has_residual: whether there is a third input, [n] or [1, n], added once at the end.
         backend: the backend that runs the call; lccl, lcoc and mc2 stand for hccl.
-        type: the collectives around the product, a `ParallelType` of 0 to 4.
+        type: the collectives around the product, a `ParallelType` of 0 to 6.
         keep_intermediate: whether type 2 also returns the gathered x.
         quant_type: how the product is quantised; anything but -1 is refused.
         quant_group_size: not read without quantisation.
         out_data_type: the element type of the output, as an aclDataType; -1 or x's.
         two_dim_tp_info: the grid of type 4; also named `two_dim_TP_info`.
-        moe_info: not read without experts.
+        moe_info: where the experts of types 5 and 6 are.
         gather_rows: rows of x on each member of this rank's gather group; empty: even.
         scatter_rows: rows of the output on each member of its scatter group; empty: even.
 
@@ -42,7 +42,7 @@ class LinearParallelParam(Param):
     """
 
     class ParallelType(enum.IntEnum):
-        """The collectives around the product; MAX and the two with experts are refused.
+        """The collectives around the product; 5 and 6 have experts, MAX is refused.
 
         Example:
             >>> import collops

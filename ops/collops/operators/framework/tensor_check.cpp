@@ -62,6 +62,7 @@ Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc
   switch (rule.role) {
     case Role::kData:
     case Role::kInPlace:
+    case Role::kRouting:
       return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", rule.name, " is ", got,
                    "; pass one of ", ToString(rule.dtypes));
     case Role::kCounts:
@@ -83,7 +84,8 @@ Status CheckFormat(const OpSignature& op, const char* name, const TensorDesc& de
 
 Status CheckOneDType(const OpSignature& op, const std::vector<TensorDesc>& inputs) {
   for (size_t i = 1; i < inputs.size(); ++i) {
-    COLLOPS_CHECK_ARG(!op.one_dtype || inputs[i].dtype == inputs[0].dtype,
+    const bool is_data = op.inputs[i].role == Role::kData;
+    COLLOPS_CHECK_ARG(!op.one_dtype || !is_data || inputs[i].dtype == inputs[0].dtype,
                       ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", op.inputs[i].name, " is ",
                       NameOfType(inputs[i]), " but ", op.inputs[0].name, " is ",
                       NameOfType(inputs[0]), ": convert one of them");
@@ -160,6 +162,7 @@ struct Argument {
   const InputRule* rule;  // null: an output
 
   bool HasRole(Role role) const { return rule != nullptr && rule->role == role; }
+  bool IsCounts() const { return HasRole(Role::kCounts) || HasRole(Role::kRouting); }
 };
 
 std::vector<Argument> ArgumentsOf(const OpSignature& op, const VariantPack& pack,
@@ -176,7 +179,7 @@ std::vector<Argument> ArgumentsOf(const OpSignature& op, const VariantPack& pack
 
 Status CheckCountsOnHost(const OpSignature& op, const Argument& argument) {
   const Device& where = argument.tensor.device;
-  if (!argument.HasRole(Role::kCounts) || where.kind == DeviceKind::kCpu) return Ok();
+  if (!argument.IsCounts() || where.kind == DeviceKind::kCpu) return Ok();
   if (where.kind == DeviceKind::kMeta) {
     return MetaFault(op, argument.name, "pass torch.tensor(counts)");
   }
@@ -221,7 +224,7 @@ Status CheckLayout(const OpSignature& op, const Argument& argument) {
 }
 
 Status CheckDevice(const OpSignature& op, const Argument& argument, const Device& device) {
-  const bool is_elsewhere = argument.HasRole(Role::kCounts) || argument.HasRole(Role::kLength);
+  const bool is_elsewhere = argument.IsCounts() || argument.HasRole(Role::kLength);
   if (is_elsewhere || IsOn(device, argument.tensor.device)) return Ok();
   return DeviceFault(op, argument.name, argument.tensor.device, device);
 }
@@ -235,7 +238,7 @@ bool PassesAtOnce(const OpSignature& op, const VariantPack& pack, const TensorBy
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
     const TensorView& input = pack.inputs[i];
     const Role role = op.inputs[i].role;
-    if (role == Role::kCounts) {
+    if (role == Role::kCounts || role == Role::kRouting) {
       passes &= input.device.kind == DeviceKind::kCpu;
     } else if (role != Role::kLength) {
       passes &= IsOn(device, input.device);

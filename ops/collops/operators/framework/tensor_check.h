@@ -28,8 +28,9 @@ constexpr DTypeSet kReducible =
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64);
 
 // What an input is for: data that moves, data that the call changes, counts on the host whose
-// values are read, or a tensor of which only the length is read.
-enum class Role { kData, kInPlace, kCounts, kLength };
+// values are read, counts on the host that each call reads anew because they are no part of its
+// plan, or a tensor of which only the length is read.
+enum class Role { kData, kInPlace, kCounts, kRouting, kLength };
 
 // The required length of a tensor of one dimension.
 enum class Extent { kAny, kOne, kRankSize };
@@ -52,7 +53,7 @@ struct OpSignature {
   const char* name;  // in messages and for the other ranks; lives as long as the process
   std::vector<InputRule> inputs;
   std::vector<const char*> outputs = {"the output"};  // names for messages
-  bool one_dtype = false;                             // all inputs must have the first one's dtype
+  bool one_dtype = false;                             // all data must have the first input's dtype
   ErrorCode num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
   bool may_be_in_place = false;  // the first output may be the first input itself
   const char* method = nullptr;  // messages name the plain level's method, if it is not null

@@ -197,6 +197,7 @@ struct EnginePlace {
   bool has_windows = false;
   bool windows_wanted = true;  // false: COLLOPS_FUSED=0, where no engine is named
   bool on_device = false;      // the tensors are not the CPU's
+  bool has_experts = false;    // rows go to experts, or from them
 
   // Whether each rank computes by itself, although there may be others.
   bool alone() const { return gather_ranks == 1 && scatter_ranks == 1; }

@@ -8,6 +8,7 @@
 #include "collops/operators/framework/struct_fields.h"
 #include "collops/operators/framework/tensor_check.h"
 #include "collops/operators/linear_parallel/engine.h"
+#include "collops/operators/linear_parallel/experts.h"
 #include "collops/operators/linear_parallel/layout.h"
 #include "collops/operators/linear_parallel/product.h"
 #include "collops/operators/params.h"
@@ -19,15 +20,10 @@ using P = LinearParallelParam;
 
 constexpr const char* kOp = "LinearParallel";
 
-// Experts and quantisation are known by ATB's names and do not exist here.
 Status CheckType(const P& param) {
   const int type = static_cast<int>(param.type);
-  COLLOPS_CHECK_ARG(
-      param.type != P::ALLTOALLVC_ALL_GATHER_GMM && param.type != P::GMM_REDUCE_SCATTER_ALLTOALLVC,
-      ERROR_INVALID_PARAM, kOp, ": type ", type, " (", Name(param.type),
-      ") multiplies for a mixture of experts, which is not supported: use types 0 to 4");
-  COLLOPS_CHECK_ARG(type >= P::LINEAR_ALL_REDUCE && type <= P::ALL_GATHER_LINEAR_REDUCE_SCATTER,
-                    ERROR_INVALID_PARAM, kOp, ": type must be in [0, 4], got ", type);
+  COLLOPS_CHECK_ARG(type >= P::LINEAR_ALL_REDUCE && type < P::MAX, ERROR_INVALID_PARAM, kOp,
+                    ": type must be in [0, 6], got ", type);
   return Ok();
 }
 
@@ -38,6 +34,7 @@ const char* NameOf(P::QuantType type) {
   return known ? kNames[static_cast<int>(type)] : "unknown";
 }
 
+// Quantisation is known by ATB's names and does not exist here.
 Status CheckNotQuantised(const P& param) {
   COLLOPS_CHECK_ARG(param.quantType == P::QUANT_TYPE_UNQUANT, ERROR_INVALID_PARAM, kOp,
                     ": quantType ", static_cast<int>(param.quantType), " (",
@@ -127,6 +124,7 @@ Status CheckParam(const P& param) {
   COLLOPS_RETURN_IF_ERROR(CheckMc2(param));
   COLLOPS_RETURN_IF_ERROR(CheckType(param));
   COLLOPS_RETURN_IF_ERROR(CheckNotQuantised(param));
+  COLLOPS_RETURN_IF_ERROR(CheckExperts(param));
   COLLOPS_CHECK_ARG(!param.keepIntermediate || param.type == P::ALL_GATHER_LINEAR,
                     ERROR_INVALID_PARAM, kOp,
                     ": keepIntermediate needs type 2 (ALL_GATHER_LINEAR), got type ",
@@ -244,7 +242,7 @@ struct LinearParallel::PackedWeight {
 };
 
 LinearParallel::LinearParallel(const LinearSettings& settings)
-    : CollectiveOperation(SignatureOf(settings)), settings_(settings) {}
+    : LinearOperation(settings, SignatureOf(settings)) {}
 
 LinearParallel::~LinearParallel() = default;
 
@@ -363,9 +361,14 @@ void LinearParallel::TakeWeight(const LinearParallel& from) {
   if (fits) packed_ = from.packed_;
 }
 
+static std::unique_ptr<CollectiveOperation> Make(const LinearSettings& settings) {
+  if (HasExperts(settings.param.type)) return std::make_unique<ExpertsParallel>(settings);
+  return std::make_unique<LinearParallel>(settings);
+}
+
 template <>
 std::unique_ptr<CollectiveOperation> MakeOperator(const LinearParallelParam& param) {
-  return std::make_unique<LinearParallel>(param);
+  return Make(param);
 }
 template struct ParamFunctions<LinearParallelParam>;
 
@@ -375,17 +378,19 @@ Status CreateOperation(const LinearParallelParam& param, const OperationOptions&
   LinearSettings settings = param;
   settings.engine = options.engine;
   settings.averages = options.averages;
-  return Connect(param, std::make_unique<LinearParallel>(settings), operation);
+  return Connect(param, Make(settings), operation);
 }
 
 Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
-  const auto* before = dynamic_cast<const LinearParallel*>(operation->get());
+  const auto* before = dynamic_cast<const LinearOperation*>(operation->get());
   COLLOPS_CHECK_ARG(before != nullptr, ERROR_INVALID_PARAM,
                     "LinearParallel: cannot update an operation named ", (*operation)->Name());
   std::unique_ptr<Operation> updated;
   COLLOPS_RETURN_IF_ERROR(CreateOperation(
       param, OperationOptions{before->settings().engine, before->settings().averages}, &updated));
-  dynamic_cast<LinearParallel&>(*updated).TakeWeight(*before);
+  auto* const after = dynamic_cast<LinearParallel*>(updated.get());
+  const auto* const packed = dynamic_cast<const LinearParallel*>(before);
+  if (after != nullptr && packed != nullptr) after->TakeWeight(*packed);
   *operation = std::move(updated);
   return Ok();
 }

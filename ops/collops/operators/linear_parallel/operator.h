@@ -1,19 +1,17 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "collops/core/prepackable.h"
-#include "collops/operators/framework/collective_operation.h"
-#include "collops/operators/linear_parallel/layout.h"
+#include "collops/operators/linear_parallel/linear_operation.h"
 
 namespace collops {
 
 // x of the ranks that gather, stacked, times this rank's weight, summed over the ranks that reduce
 // and cut into their rows, plus the residual; which ranks these are says the struct's type. Inputs:
 // x, weight [, residual]; outputs: y [, the gathered x].
-class LinearParallel : public CollectiveOperation, public Prepackable {
+class LinearParallel : public LinearOperation, public Prepackable {
  public:
   explicit LinearParallel(const LinearSettings& settings);
   ~LinearParallel() override;
@@ -22,10 +20,6 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
 
   // PURE_LINEAR is each rank's own affair: nobody waits for it, so nobody is told.
   Status Refuse(const Status& reason) override;
-
-  const LinearSettings& settings() const { return settings_; }
-  // The engine of the last plan; empty before the first.
-  const std::string& planned_engine() const { return planned_engine_; }
 
   // Takes over the weight that another operation has packed, if it serves this struct, too.
   void TakeWeight(const LinearParallel& from);
@@ -41,8 +35,6 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
  private:
   struct PackedWeight;
 
-  const LinearSettings settings_;
-  mutable std::string planned_engine_;
   std::shared_ptr<const PackedWeight> packed_;
 };
 

@@ -14,6 +14,7 @@ using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
 Status AcceptsStreams(const EnginePlace& place) {
+  COLLOPS_CHECK_ARG(!place.has_experts, ERROR_UNSUPPORTED, "it does not run types with experts");
   COLLOPS_CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,
                     " are not on a device");
   return Ok();

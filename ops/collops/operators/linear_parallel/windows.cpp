@@ -28,6 +28,7 @@ constexpr double kJoinPatienceS = 5e-3;
 
 Status AcceptsWindows(const EnginePlace& place) {
   COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
+  COLLOPS_CHECK_ARG(!place.has_experts, ERROR_UNSUPPORTED, "it does not run types with experts");
   COLLOPS_CHECK_ARG(!place.alone(), ERROR_UNSUPPORTED, "this product needs no communication");
   COLLOPS_CHECK_ARG(place.has_windows, ERROR_UNSUPPORTED, "backend ", place.backend,
                     " has no windows");

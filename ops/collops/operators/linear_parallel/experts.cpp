@@ -1,0 +1,350 @@
+// The CPU's way of LinearParallel with experts: one exchange of rows and one product after the
+// other of the experts that have any.
+#include "collops/operators/linear_parallel/experts.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "collops/kernels/copy.h"
+#include "collops/kernels/reduce/reduce.h"
+
+namespace collops {
+namespace {
+
+using kernels::GemmPlan;
+
+// Rows of an expert that are packed and multiplied at a time: so many that the time to pack the
+// weight anew for each of such pieces does not count, and memory stays bounded.
+constexpr int64_t kMostRowsAtOnce = 85 * kernels::kGemmRowUnit;
+
+int64_t RowsAtOnce(const ExpertsLayout& layout) {
+  return std::min(layout.most_expert_rows(), kMostRowsAtOnce);
+}
+
+// Consecutive rows in memory.
+template <typename Byte>
+struct RowRun {
+  Byte* data;
+  int64_t rows;
+};
+using RowSources = std::vector<RowRun<const std::byte>>;
+using RowTargets = std::vector<RowRun<std::byte>>;
+
+// Calls take(data, rows) for the rows [first, first + rows) of all runs, piece by piece.
+template <typename Byte, typename Take>
+void ForRows(const std::vector<RowRun<Byte>>& runs, int64_t row_bytes, int64_t first, int64_t rows,
+             const Take& take) {
+  int64_t begin = 0;
+  for (const RowRun<Byte>& run : runs) {
+    const int64_t from = std::max(first, begin);
+    const int64_t to = std::min(first + rows, begin + run.rows);
+    if (from < to) take(run.data + (from - begin) * row_bytes, to - from);
+    begin += run.rows;
+  }
+}
+
+// What the products of a call have in common. Lives during the call; waits for no one.
+class ExpertProducts {
+ public:
+  ExpertProducts(const ExpertsPlan& plan, const ExpertsTensors& tensors, std::byte* workspace)
+      : plan_(plan), tensors_(tensors), workspace_(workspace) {}
+
+  // Multiplies the rows of all sources, one after the other, by the weight of an expert, which is
+  // read once for every RowsAtOnce() of them, and puts the products, with the residual if there is
+  // one, into the targets as `dtype`. Without rows it does not touch the weight.
+  void Multiply(int64_t expert, const RowSources& from, const RowTargets& to, DType dtype,
+                const void* residual) const {
+    const GemmPlan& gemm = plan_.gemm;
+    const int64_t most = RowsAtOnce(plan_.layout);
+    int64_t all = 0;
+    for (const auto& run : from) all += run.rows;
+    const auto* const weight = static_cast<const std::byte*>(tensors_.weight) +
+                               expert * gemm.k * gemm.n * SizeOf(plan_.dtype);
+    for (int64_t first = 0; first < all; first += most) {
+      const int64_t rows = std::min(most, all - first);
+      Pack(from, first, rows);
+      for (int64_t strip = 0; strip < gemm.num_strips(); ++strip) {
+        for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
+          MultiplyBlock(weight, rows, strip, k_block);
+        }
+        Store(to, first, rows, strip, dtype, residual);
+      }
+    }
+  }
+
+ private:
+  std::byte* panels() const { return workspace_ + plan_.panels; }
+  float* tile() const { return reinterpret_cast<float*>(workspace_ + plan_.tile); }
+
+  // Whole panels are packed from where the rows are, and those with rows of several sources from a
+  // copy.
+  void Pack(const RowSources& from, int64_t first, int64_t all) const {
+    const GemmPlan& gemm = plan_.gemm;
+    const int64_t row_bytes = gemm.k * SizeOf(plan_.dtype);
+    std::byte* const edge = workspace_ + plan_.edge;
+    int64_t packed = 0;
+    int64_t copied = 0;
+    const auto pack = [&](const std::byte* data, int64_t rows) {
+      kernels::PackRows(gemm, data, gemm.k, packed, rows, 0, gemm.k, all, panels());
+      packed += rows;
+    };
+    ForRows(from, row_bytes, first, all, [&](const std::byte* data, int64_t rows) {
+      while (rows > 0) {
+        int64_t taken = std::min(rows, gemm.row_tile - copied);
+        const bool is_last = packed + copied + rows == all;
+        if (copied == 0 && (is_last || taken == gemm.row_tile)) {
+          taken = is_last ? rows : rows / gemm.row_tile * gemm.row_tile;
+          pack(data, taken);
+        } else {
+          kernels::Copy(edge + copied * row_bytes, data, taken * row_bytes);
+          copied += taken;
+          if (copied == gemm.row_tile || packed + copied == all) {
+            pack(edge, copied);
+            copied = 0;
+          }
+        }
+        data += taken * row_bytes;
+        rows -= taken;
+      }
+    });
+  }
+
+  void MultiplyBlock(const std::byte* weight, int64_t rows, int64_t strip, int64_t k_block) const {
+    const GemmPlan& gemm = plan_.gemm;
+    const int64_t ld = gemm.trans_weight ? gemm.k : gemm.n;
+    const int64_t ld_tile = gemm.StripColumns(strip);
+    std::byte* const scratch = workspace_ + plan_.weight_block;
+    if (kernels::AreFewRows(gemm, rows)) {
+      return kernels::MultiplyFewRows(gemm, panels(), rows, weight, ld, strip, k_block, scratch,
+                                      tile(), ld_tile);
+    }
+    const kernels::WeightBlock block =
+        kernels::PackWeightBlock(gemm, weight, ld, strip, k_block, scratch);
+    kernels::MultiplyBlock(gemm, panels(), rows, block, strip, k_block, tile(), ld_tile);
+  }
+
+  void Store(const RowTargets& to, int64_t first, int64_t rows, int64_t strip, DType dtype,
+             const void* residual) const {
+    const GemmPlan& gemm = plan_.gemm;
+    const int64_t columns = gemm.StripColumns(strip);
+    const int64_t row_bytes = gemm.n * SizeOf(dtype);
+    const int64_t begin = gemm.StripBegin(strip) * SizeOf(dtype);
+    const auto* const added = static_cast<const std::byte*>(residual);
+    const float* next = tile();
+    ForRows(to, row_bytes, first, rows, [&](std::byte* data, int64_t stored) {
+      kernels::StoreSum(dtype, &next, 1, columns, added == nullptr ? nullptr : added + begin,
+                        stored, columns, data + begin, gemm.n);
+      next += stored * columns;
+    });
+  }
+
+  const ExpertsPlan& plan_;
+  const ExpertsTensors& tensors_;
+  std::byte* const workspace_;
+};
+
+// One call. Rows of this rank for its own experts stay where they are.
+class ExpertsCall {
+ public:
+  ExpertsCall(const ExpertsPlan& plan, const ExpertRows& rows, const ExpertsTensors& tensors,
+              std::byte* workspace)
+      : plan_(plan),
+        layout_(plan.layout),
+        rows_(rows),
+        tensors_(tensors),
+        workspace_(workspace),
+        products_(plan, tensors, workspace) {}
+
+  Status Run(const Agreement& agreement, Communicator* communicator) const {
+    if (layout_.to_experts) {
+      COLLOPS_RETURN_IF_ERROR(Exchange(agreement, communicator));
+      MultiplyReceived();
+      ZeroBehind(rows_.of_experts());
+      return Ok();
+    }
+    MultiplyForSources();
+    COLLOPS_RETURN_IF_ERROR(Exchange(agreement, communicator));
+    if (plan_.sends_partials()) AddUp();
+    ZeroBehind(rows_.own());
+    return Ok();
+  }
+
+ private:
+  // Blocks of rows of one list, one for each rank.
+  struct Blocks {
+    std::vector<int64_t> counts;
+    std::vector<int64_t> displs;
+  };
+
+  // This rank's rows, of which every member of a place gets, or sends back, the same.
+  Blocks OwnBlocks(int64_t columns) const {
+    Blocks blocks;
+    for (int r = 0; r < layout_.rank_size; ++r) {
+      const bool moves = r != layout_.rank;
+      const int64_t tile = plan_.sends_partials() ? (r % layout_.tp_size) * rows_.own() : 0;
+      blocks.counts.push_back(moves ? rows_.to_rank()[r] * columns : 0);
+      blocks.displs.push_back((tile + rows_.begin_of()[r]) * columns);
+    }
+    return blocks;
+  }
+
+  // Rows of this rank's experts, by the ranks they are from.
+  Blocks MovedBlocks(int64_t columns) const {
+    Blocks blocks;
+    int64_t end = 0;
+    for (int s = 0; s < layout_.rank_size; ++s) {
+      const bool moves = s != layout_.rank;
+      blocks.counts.push_back(moves ? rows_.from_rank()[s] * columns : 0);
+      blocks.displs.push_back(end);
+      end += blocks.counts.back();
+    }
+    return blocks;
+  }
+
+  Status Exchange(const Agreement& agreement, Communicator* communicator) const {
+    const int64_t columns = layout_.to_experts ? layout_.k : layout_.n;
+    const Blocks own = OwnBlocks(columns);
+    const Blocks moved = MovedBlocks(columns);
+    const Blocks& sends = layout_.to_experts ? own : moved;
+    const Blocks& receives = layout_.to_experts ? moved : own;
+    ExchangeVCall call;
+    call.agreement = &agreement;
+    call.dtype = plan_.moved_dtype();
+    call.x = layout_.to_experts ? tensors_.x : workspace_ + plan_.moved;
+    call.send_counts = sends.counts.data();
+    call.sdispls = sends.displs.data();
+    call.output = layout_.to_experts ? workspace_ + plan_.moved : Returned();
+    call.recv_counts = receives.counts.data();
+    call.rdispls = receives.displs.data();
+    return communicator->ExchangeV(call);
+  }
+
+  // Where the products of this rank's rows arrive.
+  std::byte* Returned() const {
+    return plan_.sends_partials() ? workspace_ + plan_.partials
+                                  : static_cast<std::byte*>(tensors_.output);
+  }
+
+  // Where rows of this rank for one of its own experts are among this rank's rows.
+  int64_t BeginOfOwn(int64_t expert) const {
+    return rows_.begin_of()[layout_.rank] + rows_.begin_from(layout_.rank, expert);
+  }
+
+  void MultiplyReceived() const {
+    const int64_t row_bytes = layout_.k * SizeOf(plan_.dtype);
+    const int64_t out_bytes = layout_.n * SizeOf(plan_.dtype);
+    const Blocks moved = MovedBlocks(row_bytes);
+    const auto* const x = static_cast<const std::byte*>(tensors_.x);
+    for (int64_t l = 0; l < layout_.experts; ++l) {
+      if (rows_.for_expert(l) == 0) continue;
+      RowSources from;
+      for (int s = 0; s < layout_.rank_size; ++s) {
+        const std::byte* const data = s == layout_.rank ? x + BeginOfOwn(l) * row_bytes
+                                                        : workspace_ + plan_.moved +
+                                                              moved.displs[static_cast<size_t>(s)] +
+                                                              rows_.begin_from(s, l) * row_bytes;
+        if (rows_.from(s, l) > 0) from.push_back({data, rows_.from(s, l)});
+      }
+      const int64_t first = rows_.begin_of_expert(l);
+      Return(&from, first, row_bytes);
+      std::byte* const output = static_cast<std::byte*>(tensors_.output) + first * out_bytes;
+      products_.Multiply(l, from, {{output, rows_.for_expert(l)}}, plan_.dtype, tensors_.residual);
+    }
+  }
+
+  // Copies an expert's rows to where the caller wants them, and lets them be read there.
+  void Return(RowSources* from, int64_t first, int64_t row_bytes) const {
+    if (tensors_.rows == nullptr) return;
+    std::byte* const begin = static_cast<std::byte*>(tensors_.rows) + first * row_bytes;
+    int64_t copied = 0;
+    for (const auto& [data, rows] : *from) {
+      kernels::Copy(begin + copied * row_bytes, data, rows * row_bytes);
+      copied += rows;
+    }
+    *from = {{begin, copied}};
+  }
+
+  void MultiplyForSources() const {
+    const DType dtype = plan_.moved_dtype();
+    const int64_t row_bytes = layout_.n * SizeOf(dtype);
+    const Blocks moved = MovedBlocks(row_bytes);
+    const Blocks own = OwnBlocks(row_bytes);
+    const auto* const x = static_cast<const std::byte*>(tensors_.x);
+    for (int64_t l = 0; l < layout_.experts; ++l) {
+      if (rows_.for_expert(l) == 0) continue;
+      RowTargets to;
+      for (int s = 0; s < layout_.rank_size; ++s) {
+        const auto rank = static_cast<size_t>(s);
+        std::byte* const block = s == layout_.rank ? Returned() + own.displs[rank]
+                                                   : workspace_ + plan_.moved + moved.displs[rank];
+        const int64_t rows = rows_.from(s, l);
+        if (rows > 0) to.push_back({block + rows_.begin_from(s, l) * row_bytes, rows});
+      }
+      const std::byte* const from = x + rows_.begin_of_expert(l) * layout_.k * SizeOf(plan_.dtype);
+      products_.Multiply(l, {{from, rows_.for_expert(l)}}, to, dtype, nullptr);
+    }
+  }
+
+  // Over the members of each place, in their order.
+  void AddUp() const {
+    std::vector<const float*> tiles;
+    for (int t = 0; t < layout_.tp_size; ++t) {
+      tiles.push_back(reinterpret_cast<const float*>(workspace_ + plan_.partials) +
+                      t * rows_.own() * layout_.n);
+    }
+    kernels::StoreSum(plan_.dtype, tiles.data(), layout_.tp_size, layout_.n, tensors_.residual,
+                      rows_.own(), layout_.n, tensors_.output, layout_.n);
+  }
+
+  void ZeroBehind(int64_t rows) const {
+    const int64_t row_bytes = layout_.n * SizeOf(plan_.dtype);
+    kernels::Zero(static_cast<std::byte*>(tensors_.output) + rows * row_bytes,
+                  (layout_.output_rows - rows) * row_bytes);
+  }
+
+  const ExpertsPlan& plan_;
+  const ExpertsLayout& layout_;
+  const ExpertRows& rows_;
+  const ExpertsTensors& tensors_;
+  std::byte* const workspace_;
+  const ExpertProducts products_;
+};
+
+}  // namespace
+
+Status PlanExperts(ExpertsPlan* plan) {
+  const ExpertsLayout& layout = plan->layout;
+  const int64_t columns = std::max({layout.k, layout.n, int64_t{1}});
+  const int64_t most_rows = std::max(layout.x_rows, layout.output_rows);
+  const int64_t most = std::numeric_limits<int64_t>::max() / 64 / layout.tp_size / columns;
+  COLLOPS_CHECK_ARG(most_rows <= most, ERROR_INVALID_TENSOR_SIZE, plan->voice.called,
+                    ": a product of ", most_rows, " rows and ", layout.n,
+                    " columns exceeds an int64: split the call");
+  plan->gemm = kernels::PlanGemm(plan->dtype, layout.k, layout.n, layout.trans_weight);
+  Places places(kernels::kGemmAlignment);
+  const int64_t moved_columns = layout.to_experts ? layout.k : layout.n;
+  plan->moved =
+      places.Take(layout.most_expert_rows() * moved_columns * SizeOf(plan->moved_dtype()));
+  if (plan->sends_partials()) {
+    plan->partials = places.Take(layout.tp_size * layout.output_rows * layout.n *
+                                 static_cast<int64_t>(sizeof(float)));
+  }
+  const int64_t rows = RowsAtOnce(layout);
+  plan->panels = places.Take(kernels::PackedRowsBytes(plan->gemm, rows));
+  plan->edge = places.Take(plan->gemm.row_tile * layout.k * SizeOf(plan->dtype));
+  plan->weight_block = places.Take(kernels::WeightBlockBytes(plan->gemm));
+  plan->tile = places.Take(rows * plan->gemm.StripColumns(0) * static_cast<int64_t>(sizeof(float)));
+  plan->bytes = places.bytes();
+  return Ok();
+}
+
+Status RunExperts(const ExpertsPlan& plan, const ExpertRows& rows, const ExpertsTensors& tensors,
+                  const Agreement& agreement, void* workspace, Communicator* communicator) {
+  const auto address = reinterpret_cast<uintptr_t>(workspace);
+  const auto missing = (kernels::kGemmAlignment - address % kernels::kGemmAlignment) %
+                       static_cast<uintptr_t>(kernels::kGemmAlignment);
+  return ExpertsCall(plan, rows, tensors, static_cast<std::byte*>(workspace) + missing)
+      .Run(agreement, communicator);
+}
+
+}  // namespace collops

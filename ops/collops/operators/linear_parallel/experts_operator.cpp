@@ -1,0 +1,246 @@
+// LinearParallel with experts as an operator of two phases: checks, plan and agreement.
+#include <cstring>
+#include <utility>
+
+#include "collops/operators/framework/tensor_check.h"
+#include "collops/operators/linear_parallel/experts.h"
+
+namespace collops {
+namespace {
+
+using P = LinearParallelParam;
+
+constexpr const char* kExperts = "LinearParallel";
+constexpr int kMostExperts = 16;
+constexpr int64_t kMostRows = 204800;
+constexpr int64_t kMostK = 24000;
+
+constexpr DTypeSet kMultiplied = SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32);
+
+// The inputs, of which the residual may be missing.
+struct ExpertsInputs {
+  explicit ExpertsInputs(const P& param) : residual(param.hasResidual ? 2 : -1) {}
+
+  size_t x = 0;
+  size_t weight = 1;
+  int residual;
+  size_t table() const { return residual < 0 ? 2 : 3; }
+  size_t most() const { return table() + 1; }
+};
+
+OpSignature ExpertsSignature(const P& param) {
+  OpSignature signature;
+  signature.name = kExperts;
+  signature.inputs = {{"x", Role::kData, kMultiplied, 2, Extent::kAny},
+                      {"weight", Role::kData, kMultiplied, 3, Extent::kAny}};
+  if (param.hasResidual) {
+    signature.inputs.push_back({"residual", Role::kData, kMultiplied, 1, Extent::kAny, 2});
+  }
+  const ExpertsVoice names;
+  signature.inputs.push_back(
+      {names.table, Role::kRouting, SetOf(DType::kInt32, DType::kInt64), 2, Extent::kAny});
+  signature.inputs.push_back({names.most, Role::kLength, SetOf(DType::kInt32), 1, Extent::kAny});
+  signature.one_dtype = true;
+  signature.num_dims_code = ERROR_INVALID_TENSOR_DIM;
+  return signature;
+}
+
+Status CheckPlaces(const P& param, int rank_size) {
+  const int ep = param.moeInfo.epSize;
+  const int tp = param.moeInfo.tpSize;
+  COLLOPS_CHECK_ARG(ep >= 1 && tp >= 1 && ep * tp == rank_size, ERROR_INVALID_PARAM, kExperts,
+                    ": moeInfo.epSize ", ep, " * tpSize ", tp, " must be rankSize ", rank_size);
+  return Ok();
+}
+
+Status CheckWeights(const P& param, int64_t k, const Shape& weight) {
+  const int64_t experts = param.moeInfo.localExpertNums;
+  COLLOPS_CHECK_ARG(weight[0] == experts, ERROR_INVALID_TENSOR_DIM, kExperts, ": weight ",
+                    ToString(weight), " has ", weight[0],
+                    " matrices in dim 0 but moeInfo.localExpertNums is ", experts);
+  const int64_t got = weight[param.transWeight ? 2 : 1];
+  COLLOPS_CHECK_ARG(got == k, ERROR_INVALID_TENSOR_DIM, kExperts, ": x has k = ", k,
+                    " columns but the matrices of weight ", ToString(weight), " have ", got,
+                    param.transWeight ? " columns; with transWeight true it is [experts, n, k]"
+                                      : " rows; with transWeight false it is [experts, k, n]");
+  return Ok();
+}
+
+// Shapes against each other, of inputs that have passed CheckInputs.
+Status MakeExpertsLayout(const P& param, const RankPlace& place,
+                         const std::vector<TensorDesc>& inputs, ExpertsLayout* layout) {
+  const ExpertsInputs at(param);
+  const Shape& x = inputs[at.x].shape;
+  const Shape& weight = inputs[at.weight].shape;
+  const Shape& table = inputs[at.table()].shape;
+  layout->to_experts = param.type == P::ALLTOALLVC_ALL_GATHER_GMM;
+  layout->rank = place.rank;
+  layout->rank_size = place.rank_size;
+  layout->tp_size = param.moeInfo.tpSize;
+  layout->experts = param.moeInfo.localExpertNums;
+  layout->x_rows = x[0];
+  layout->output_rows = inputs[at.most()].shape[0];
+  layout->k = x[1];
+  layout->n = weight[param.transWeight ? 1 : 2];
+  layout->trans_weight = param.transWeight;
+  COLLOPS_RETURN_IF_ERROR(CheckWeights(param, layout->k, weight));
+  if (param.hasResidual) {
+    const Shape& residual = inputs[2].shape;
+    const bool is_row = residual.num_dims == 1 || residual[0] == 1;
+    COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == layout->n,
+                      ERROR_INVALID_TENSOR_DIM, kExperts, ": residual must be [", layout->n,
+                      "] or [1, ", layout->n, "], got ", ToString(residual));
+  }
+  const int64_t places = param.moeInfo.epSize;
+  const int64_t columns = places * layout->experts;
+  const ExpertsVoice names;
+  COLLOPS_CHECK_ARG(table[0] == places && table[1] == columns, ERROR_INVALID_TENSOR_DIM, kExperts,
+                    ": ", names.table, " must be [", places, ", ", columns,
+                    "], epSize and epSize * localExpertNums, got ", ToString(table));
+  COLLOPS_CHECK_ARG(layout->output_rows <= kMostRows, ERROR_INVALID_TENSOR_SIZE, kExperts, ": ",
+                    names.most, " is ", layout->output_rows, ", the limit is ", kMostRows);
+  COLLOPS_CHECK_ARG(layout->k <= kMostK, ERROR_INVALID_TENSOR_SIZE, kExperts, ": k is ", layout->k,
+                    ", the limit with experts is ", kMostK);
+  return Ok();
+}
+
+// The numbers of a table of int32 or int64, at any address.
+std::vector<int64_t> ReadTable(const TensorView& table) {
+  const auto count = static_cast<size_t>(Numel(table.desc.shape));
+  std::vector<int64_t> numbers(count);
+  if (table.desc.dtype == DType::kInt64) {
+    std::memcpy(numbers.data(), table.data, count * sizeof(int64_t));
+    return numbers;
+  }
+  std::vector<int32_t> narrow(count);
+  std::memcpy(narrow.data(), table.data, count * sizeof(int32_t));
+  numbers.assign(narrow.begin(), narrow.end());
+  return numbers;
+}
+
+EnginePlace ExpertsPlace(const ExpertsLayout& layout, const Communicator& communicator) {
+  EnginePlace place;
+  place.backend = communicator.spec().backend;
+  place.rank_size = layout.rank_size;
+  place.gather_ranks = static_cast<size_t>(layout.rank_size);
+  place.has_experts = true;
+  place.has_windows = communicator.WindowPeers().all();
+  place.on_device = communicator.device().kind != DeviceKind::kCpu;
+  return place;
+}
+
+}  // namespace
+
+bool HasExperts(P::ParallelType type) {
+  return type == P::ALLTOALLVC_ALL_GATHER_GMM || type == P::GMM_REDUCE_SCATTER_ALLTOALLVC;
+}
+
+Status CheckExperts(const P& param) {
+  if (!HasExperts(param.type)) return Ok();
+  if (param.rankSize != 0) COLLOPS_RETURN_IF_ERROR(CheckPlaces(param, param.rankSize));
+  COLLOPS_CHECK_ARG(
+      param.moeInfo.localExpertNums >= 1 && param.moeInfo.localExpertNums <= kMostExperts,
+      ERROR_INVALID_PARAM, kExperts, ": moeInfo.localExpertNums must be in [1, ", kMostExperts,
+      "], got ", param.moeInfo.localExpertNums);
+  for (const auto& [name, rows] :
+       {std::pair{"gatherRows", &param.gatherRows}, {"scatterRows", &param.scatterRows}}) {
+    COLLOPS_CHECK_ARG(rows->empty(), ERROR_INVALID_PARAM, kExperts, ": ", name,
+                      " must be empty for type ", static_cast<int>(param.type), " (",
+                      Name(param.type), "), got length ", rows->size());
+  }
+  return Ok();
+}
+
+Status CheckRanks(const P& param, int /*rank*/, int rank_size) {
+  return HasExperts(param.type) ? CheckPlaces(param, rank_size) : Ok();
+}
+
+ExpertsParallel::ExpertsParallel(const LinearSettings& settings)
+    : LinearOperation(settings, ExpertsSignature(settings.param)) {}
+
+Status ExpertsParallel::DescribeOutputs(const RankPlace& place,
+                                        const std::vector<TensorDesc>& inputs,
+                                        std::vector<TensorDesc>* outputs) const {
+  const DType dtype = inputs[0].dtype;
+  const DType wanted = settings_.param.outDataType;
+  COLLOPS_CHECK_ARG(wanted == DType::kUndefined || wanted == dtype, ERROR_INVALID_TENSOR_INI_MATCH,
+                    kExperts, ": outDataType is ", static_cast<int>(wanted), " (",
+                    collops::Name(wanted), ") but x is ", collops::Name(dtype),
+                    ": leave it at -1 or pass x's");
+  ExpertsLayout layout;
+  COLLOPS_RETURN_IF_ERROR(MakeExpertsLayout(settings_.param, place, inputs, &layout));
+  TensorDesc output = inputs[0];
+  output.shape.dims[0] = layout.output_rows;
+  output.shape.dims[1] = layout.n;
+  outputs->push_back(output);
+  return Ok();
+}
+
+Status ExpertsParallel::CheckSupport(DType dtype) const {
+  for (const DType moved : {dtype, DType::kFloat32}) {
+    COLLOPS_RETURN_IF_ERROR(communicator().Supports(Primitive::kExchange, moved, ReduceOp::kSum));
+  }
+  return Ok();
+}
+
+Status ExpertsParallel::Complete(Plan* plan) const {
+  auto planned = std::make_unique<ExpertsPlan>();
+  const P& param = settings_.param;
+  COLLOPS_RETURN_IF_ERROR(MakeExpertsLayout(param, {communicator().rank(), communicator().size()},
+                                            plan->inputs, &planned->layout));
+  planned->dtype = plan->inputs[0].dtype;
+  planned->has_residual = param.hasResidual;
+  const EnginePlace place = ExpertsPlace(planned->layout, communicator());
+  const Engine* engine = nullptr;
+  COLLOPS_RETURN_IF_ERROR(ChooseEngine(settings_.engine, place, &engine, kExperts));
+  planned_engine_ = engine->name;
+  COLLOPS_RETURN_IF_ERROR(PlanExperts(planned.get()));
+  plan->workspace_bytes = static_cast<uint64_t>(planned->bytes);
+  plan->details = std::move(planned);
+  return Ok();
+}
+
+void ExpertsParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  const P& param = settings_.param;
+  const auto& planned = static_cast<const ExpertsPlan&>(*plan.details);
+  agreement->EqualText("dtype", collops::Name(planned.dtype))
+      .Equal("rankRoot", param.rankRoot)
+      .Equal("type", param.type)
+      .Equal("quantType", param.quantType)
+      .Equal("localExpertNums", param.moeInfo.localExpertNums)
+      .Equal("epSize", param.moeInfo.epSize)
+      .Equal("tpSize", param.moeInfo.tpSize)
+      .Equal("k", planned.layout.k)
+      .Equal("n", planned.layout.n)
+      .Equal("hasResidual", planned.sends_partials() ? 1 : 0)
+      .EqualText("the engine", planned_engine().c_str());
+}
+
+Status ExpertsParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
+                            void* /*stream*/) {
+  const ExpertsInputs at(settings_.param);
+  const auto& planned = static_cast<const ExpertsPlan&>(*plan.details);
+  const ExpertsLayout& layout = planned.layout;
+  std::unique_ptr<ExpertRows> rows;
+  Status status =
+      ExpertRows::FromTable(layout, planned.voice, ReadTable(pack.inputs[at.table()]), &rows);
+  if (status.ok()) status = rows->CheckFit(layout, planned.voice);
+  if (!status.ok()) {
+    static_cast<void>(Refuse(status));
+    return status;
+  }
+  Agreement agreement = *plan.agreement;
+  const bool sends = layout.to_experts;
+  agreement
+      .Pairwise("the rows sent", sends ? rows->to_rank() : rows->from_rank(), "the rows received",
+                sends ? rows->from_rank() : rows->to_rank(), layout.rank, layout.rank_size)
+      .Equal("a hash of globalTokensPerExpertMatrix", rows->table_hash());
+  ExpertsTensors tensors;
+  tensors.x = pack.inputs[at.x].data;
+  tensors.weight = pack.inputs[at.weight].data;
+  if (at.residual >= 0) tensors.residual = pack.inputs[2].data;
+  tensors.output = pack.outputs[0].data;
+  return RunExperts(planned, *rows, tensors, agreement, workspace, &communicator());
+}
+
+}  // namespace collops
