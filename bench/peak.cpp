@@ -117,7 +117,7 @@ int64_t Counted(float sum, int64_t rounds, int64_t sums, int64_t bytes, int64_t 
 }  // namespace
 
 int64_t RunArithmetic(DType dtype, int64_t rounds) {
-  if (!collops::kernels::CanMultiply(dtype)) return 0;
+  if (!collops::kernels::CanMultiply(dtype) || dtype == DType::kInt8) return 0;
   const bool bfloat16 = dtype == DType::kBFloat16;
   const Isa isa = collops::kernels::ActiveIsa();
   constexpr auto kTwelve = std::make_index_sequence<12>();
@@ -128,13 +128,14 @@ int64_t RunArithmetic(DType dtype, int64_t rounds) {
     return rounds * 4 * 2 * 16 * 16 * 32;  // sums; rows, columns and k of one instruction
   }
   const bool wide = isa == Isa::kAmx || isa == Isa::kAvx512;
-  if (wide && bfloat16 && collops::kernels::HasAvx512BFloat16()) {
+  if (wide && bfloat16 && collops::kernels::Has(collops::kernels::Extension::kAvx512BFloat16)) {
     return Counted(Pairs(rounds, kMore), rounds, 24, 64, 2);
   }
   if (wide) return Counted(Avx512(rounds, kMore), rounds, 24, 64);
   if (isa == Isa::kAvx2) return Counted(Avx2(rounds, kTwelve), rounds, 12, 32);
 #elif defined(__aarch64__)
-  if (isa == Isa::kNeon && bfloat16 && collops::kernels::HasBfmmla()) {
+  if (isa == Isa::kNeon && bfloat16 &&
+      collops::kernels::Has(collops::kernels::Extension::kBfmmla)) {
     return Counted(Bfmmla(rounds, kMore), rounds, 24, 16, 4);
   }
   if (isa == Isa::kNeon) return Counted(Neon(rounds, kMore), rounds, 24, 16);

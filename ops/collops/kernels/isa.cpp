@@ -36,6 +36,7 @@ X86Words AskCpu() {
   }
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return words;
   words.leaf7_ebx = ebx;
+  words.leaf7_ecx = ecx;
   words.leaf7_edx = edx;
   const bool has_subleaf_1 = eax >= 1;
   if (has_subleaf_1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) {
@@ -55,10 +56,6 @@ bool HasAvx2() {
 bool HasAvx512() {
   return Features().avx512;
 }
-bool HasBFloat16() {
-  return Features().avx512_bf16;
-}
-
 // With Linux's permission to use the tile registers, which a process asks for once: without it the
 // first tile instruction ends the process. Linux 5.16 and newer give it where they save these
 // registers.
@@ -68,15 +65,28 @@ bool HasAmx() {
   return Features().amx && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+bool CpuHas(Extension extension) {
+  switch (extension) {
+    case Extension::kAvxVnni:
+      return Features().avx_vnni;
+    case Extension::kAvx512BFloat16:
+      return Features().avx512_bf16;
+    case Extension::kAvx512Vnni:
+      return Features().avx512_vnni;
+    case Extension::kAmxInt8:
+      return Features().amx_int8;
+    case Extension::kBfmmla:
+      return false;
+  }
+  return false;
+}
+
 #else
 
 bool HasAvx2() {
   return false;
 }
 bool HasAvx512() {
-  return false;
-}
-bool HasBFloat16() {
   return false;
 }
 bool HasAmx() {
@@ -95,16 +105,13 @@ bool HasNeon() {
   return true;
 }
 
-bool HasFeatBFloat16() {
-  return (getauxval(AT_HWCAP2) & kHwcap2BFloat16) != 0;
+bool CpuHas(Extension extension) {
+  return extension == Extension::kBfmmla && (getauxval(AT_HWCAP2) & kHwcap2BFloat16) != 0;
 }
 
 #else
 
 bool HasNeon() {
-  return false;
-}
-bool HasFeatBFloat16() {
   return false;
 }
 
@@ -143,8 +150,7 @@ struct Active {
   std::atomic<bool> forced{false};
 };
 
-std::atomic<bool> bfloat16_allowed{true};
-std::atomic<bool> bfmmla_allowed{true};
+std::atomic<bool> extensions_allowed{true};
 
 Active& GetActive() {
   // Used before any CheckIsa(), which reports an invalid value.
@@ -190,22 +196,12 @@ bool CanRun(Isa isa) {
   return false;
 }
 
-bool HasAvx512BFloat16() {
-  static const bool has_it = CanRun(Isa::kAvx512) && HasBFloat16();
-  return has_it && bfloat16_allowed.load(std::memory_order_relaxed);
+bool Has(Extension extension) {
+  return extensions_allowed.load(std::memory_order_relaxed) && CpuHas(extension);
 }
 
-void AllowAvx512BFloat16(bool allowed) {
-  bfloat16_allowed = allowed;
-}
-
-bool HasBfmmla() {
-  static const bool has_it = CanRun(Isa::kNeon) && HasFeatBFloat16();
-  return has_it && bfmmla_allowed.load(std::memory_order_relaxed);
-}
-
-void AllowBfmmla(bool allowed) {
-  bfmmla_allowed = allowed;
+void AllowExtensions(bool allowed) {
+  extensions_allowed = allowed;
 }
 
 std::vector<Isa> RunnableIsas() {

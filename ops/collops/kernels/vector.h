@@ -30,6 +30,20 @@ struct VectorOf {
 template <typename T, int kBytes>
 using Vector = typename VectorOf<T, kBytes>::Type;
 
+// The Lane of half.h for a vector of 32-bit lanes.
+template <int kBytes>
+struct VectorLane {
+  using Bits = Vector<uint32_t, kBytes>;
+  using Signed = Vector<int32_t, kBytes>;
+  using Float = Vector<float, kBytes>;
+  static Float ToFloat(Bits bits) { return reinterpret_cast<Float>(bits); }
+  static Bits ToBits(Float value) { return reinterpret_cast<Bits>(value); }
+  static Bits IfNan(Float value, Bits yes, Bits no) { return value != value ? yes : no; }
+  static Bits IfLess(Bits a, Bits b, Bits yes, Bits no) {
+    return reinterpret_cast<Signed>(a) < reinterpret_cast<Signed>(b) ? yes : no;
+  }
+};
+
 // A vector at any address.
 template <typename V>
 struct [[gnu::packed, gnu::may_alias]] Unaligned {

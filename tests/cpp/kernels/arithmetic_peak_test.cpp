@@ -28,10 +28,10 @@ TEST(OperationsAreCounted) {
 
 // One bfmmla is 16 products, one fmla 4.
 TEST(BfmmlaCountsFourTimesAsMuch) {
-  if (!HasBfmmla()) return;
+  if (!Has(Extension::kBfmmla)) return;
   ForceIsa(Isa::kNeon);
   const int64_t blocks = RunArithmetic(DType::kBFloat16, 10);
-  AllowBfmmla(false);
+  AllowExtensions(false);
   EXPECT_EQ(blocks, 4 * RunArithmetic(DType::kBFloat16, 10));
-  AllowBfmmla(true);
+  AllowExtensions(true);
 }

@@ -131,6 +131,25 @@ struct ArrayRegisters {
   }
 };
 
+// Stands in for AmxInt8Registers: tdpbssd.
+struct Int8Registers : ArrayRegisters {
+  template <int kRow, int kColumn>
+  static void MultiplyAdd() {
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < 16; ++j) {
+        uint32_t& sum = sums[kRow][kColumn].rows[i][j];
+        for (int unit = 0; unit < 16; ++unit) {
+          const uint32_t a = factors_a[kRow].rows[i][unit];
+          const uint32_t b = factors_b[kColumn].rows[unit][j];
+          for (int byte = 0; byte < 32; byte += 8) {
+            sum += static_cast<uint32_t>(int8_t(a >> byte) * int8_t(b >> byte));
+          }
+        }
+      }
+    }
+  }
+};
+
 // Packs the weight with vectors of 16 bytes.
 struct Vectors {
   static constexpr int kVectorBytes = 16;
@@ -147,7 +166,34 @@ struct Vectors {
   }
 };
 
-inline constexpr GemmKernels kTiles = TileKernels<ArrayRegisters, Vectors>();
+inline constexpr GemmKernels kTiles = TileKernels<ArrayRegisters, Vectors, PairUnits<Vectors>>();
+inline constexpr GemmKernels kInt8Tiles =
+    TileKernels<Int8Registers, Vectors, ByteQuadUnits<Vectors>>();
+
+// Stands in for Avx512Vnni: vpdpbusd, on vectors of 16 bytes.
+struct ByteQuads : Vectors {
+  static constexpr int64_t kRowTile = 4;
+  static constexpr int64_t kColumnTile = 8;
+  static constexpr int64_t kBlockUnits = 256;
+  static constexpr uint32_t kShift = 0x80808080u;
+  using Sum = Vector<float, 16>;
+  using Bits = Vector<uint32_t, 16>;
+  static Sum Broadcast(const uint32_t* unit) { return reinterpret_cast<Sum>(Bits{} + *unit); }
+  static Sum MultiplyAdd(Sum a, Sum b, Sum sum) {
+    Bits lanes = reinterpret_cast<Bits>(sum);
+    for (int lane = 0; lane < 4; ++lane) {
+      for (int byte = 0; byte < 32; byte += 8) {
+        const int product = uint8_t(reinterpret_cast<Bits>(a)[lane] >> byte) *
+                            int8_t(reinterpret_cast<Bits>(b)[lane] >> byte);
+        lanes[lane] += static_cast<uint32_t>(product);
+      }
+    }
+    return reinterpret_cast<Sum>(lanes);
+  }
+};
+inline constexpr GemmKernels kByteQuads =
+    GemmKernelsFor<ByteQuads, ByteQuadUnits<ByteQuads>,
+                   ByteQuadUnits<ByteQuads, ByteQuads::kShift>>(nullptr);
 inline constexpr const GemmKernels* kBlocks = &kBlockKernels<Bfmmla>;
 
 }  // namespace gemm_models

@@ -45,20 +45,18 @@ struct Way {
               model};
     }
     ForceIsa(isa);
-    AllowAvx512BFloat16(bfloat16_instructions);
-    AllowBfmmla(bfloat16_instructions);
+    AllowExtensions(bfloat16_instructions);
     return PlanGemm(dtype, shape.k, shape.n, trans_weight);
   }
 };
 
 bool HasBFloat16Instructions(Isa isa) {
-  if (isa == Isa::kNeon) return HasBfmmla();
-  return isa == Isa::kAvx512 && HasAvx512BFloat16();
+  if (isa == Isa::kNeon) return Has(Extension::kBfmmla);
+  return isa == Isa::kAvx512 && Has(Extension::kAvx512BFloat16);
 }
 
 std::vector<Way> Ways() {
-  AllowAvx512BFloat16(true);
-  AllowBfmmla(true);
+  AllowExtensions(true);
   std::vector<Way> ways;
   for (const GemmKernels* const model : {&gemm_models::kTiles, gemm_models::kBlocks}) {
     for (const bool trans_weight : {false, true}) {
@@ -288,7 +286,7 @@ TEST(APackedWeightIsAsSmallAsTheWeight) {
 
 TEST(OtherTypesAreNotMultiplied) {
   for (const DType dtype : kDTypes) EXPECT_TRUE(CanMultiply(dtype));
-  for (const DType dtype : {DType::kUndefined, DType::kFloat64, DType::kInt8, DType::kInt32}) {
+  for (const DType dtype : {DType::kUndefined, DType::kFloat64, DType::kUInt8, DType::kInt32}) {
     EXPECT_FALSE(CanMultiply(dtype));
   }
 }
@@ -305,8 +303,8 @@ TEST(TheModelRoundsToOdd) {
 
 // Numbers of all sizes, subnormal ones, infinities and NaNs among them.
 TEST(TheInstructionGivesTheBitsOfTheModel) {
-  AllowBfmmla(true);
-  if (!HasBfmmla()) return;
+  AllowExtensions(true);
+  if (!Has(Extension::kBfmmla)) return;
   std::mt19937 random(3);
   const auto value = [&] {
     if (random() % 4096 == 0) return random() % 2 == 0 ? std::nanf("") : INFINITY;

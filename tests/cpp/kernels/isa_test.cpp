@@ -12,13 +12,13 @@ namespace {
 
 using collops::Status;
 using collops::kernels::ActiveIsa;
-using collops::kernels::AllowBfmmla;
+using collops::kernels::AllowExtensions;
 using collops::kernels::CanRun;
 using collops::kernels::CheckIsa;
+using collops::kernels::Extension;
 using collops::kernels::FeaturesOf;
 using collops::kernels::ForceIsa;
-using collops::kernels::HasAvx512BFloat16;
-using collops::kernels::HasBfmmla;
+using collops::kernels::Has;
 using collops::kernels::Isa;
 using collops::kernels::RunnableIsas;
 using collops::kernels::X86Features;
@@ -29,11 +29,19 @@ constexpr Isa kAll[] = {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Is
 // A CPU with all that kernels use, whose system saves all registers.
 constexpr X86Words kEverything = {1u << 12 | 1u << 29,
                                   1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31,
-                                  1u << 22 | 1u << 24, 1u << 5, 0x602e7};
+                                  1u << 11,
+                                  1u << 22 | 1u << 24 | 1u << 25,
+                                  1u << 4 | 1u << 5,
+                                  0x602e7};
 
 std::vector<bool> Found(const X86Words& words) {
   const X86Features found = FeaturesOf(words);
   return {found.avx2, found.avx512, found.avx512_bf16, found.amx};
+}
+
+std::vector<bool> FoundForInt8(const X86Words& words) {
+  const X86Features found = FeaturesOf(words);
+  return {found.avx_vnni, found.avx512_vnni, found.amx_int8};
 }
 
 // Sets COLLOPS_ISA for the duration of a test.
@@ -79,6 +87,23 @@ TEST(EachFeatureOfX86NeedsAllOfItsBits) {
   }
 }
 
+TEST(EachFeatureForInt8NeedsItsOwnBit) {
+  EXPECT_EQ(FoundForInt8(kEverything), (std::vector<bool>{true, true, true}));
+  EXPECT_EQ(FoundForInt8({}), (std::vector<bool>{false, false, false}));
+  X86Words words = kEverything;
+  words.leaf7_1_eax &= ~(1u << 4);
+  EXPECT_EQ(FoundForInt8(words), (std::vector<bool>{false, true, true}));
+  words = kEverything;
+  words.leaf7_ecx = 0;
+  EXPECT_EQ(FoundForInt8(words), (std::vector<bool>{true, false, true}));
+  words = kEverything;
+  words.leaf7_edx &= ~(1u << 25);
+  EXPECT_EQ(FoundForInt8(words), (std::vector<bool>{true, true, false}));
+  words = kEverything;
+  words.xcr0 = 0x7;
+  EXPECT_EQ(FoundForInt8(words), (std::vector<bool>{true, false, false}));
+}
+
 TEST(RegistersThatTheSystemDoesNotSaveAreNotUsed) {
   X86Words words = kEverything;
   words.xcr0 = 0x2e7;
@@ -101,7 +126,10 @@ TEST(WhatTheCpuHasIsWhatTheCompilersRuntimeFinds) {
       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
   EXPECT_EQ(CanRun(Isa::kAvx2), avx2);
   EXPECT_EQ(CanRun(Isa::kAvx512), avx2 && avx512);
-  EXPECT_EQ(HasAvx512BFloat16(), avx2 && avx512 && __builtin_cpu_supports("avx512bf16") != 0);
+  EXPECT_EQ(Has(Extension::kAvx512BFloat16),
+            avx2 && avx512 && __builtin_cpu_supports("avx512bf16") != 0);
+  EXPECT_EQ(Has(Extension::kAvx512Vnni),
+            avx2 && avx512 && __builtin_cpu_supports("avx512vnni") != 0);
 }
 
 #endif
@@ -157,11 +185,14 @@ TEST(CreatingACommunicatorReportsAnInvalidIsa) {
   EXPECT_CONTAINS(status.message(), "COLLOPS_ISA must be");
 }
 
-TEST(BfmmlaCanBeSwitchedOff) {
-  const bool has_it = HasBfmmla();
-  EXPECT_TRUE(!has_it || CanRun(Isa::kNeon));
-  AllowBfmmla(false);
-  EXPECT_FALSE(HasBfmmla());
-  AllowBfmmla(true);
-  EXPECT_EQ(HasBfmmla(), has_it);
+TEST(ExtensionsCanBeSwitchedOff) {
+  for (const Extension extension :
+       {Extension::kAvxVnni, Extension::kAvx512BFloat16, Extension::kAvx512Vnni,
+        Extension::kAmxInt8, Extension::kBfmmla}) {
+    const bool has_it = Has(extension);
+    AllowExtensions(false);
+    EXPECT_FALSE(Has(extension));
+    AllowExtensions(true);
+    EXPECT_EQ(Has(extension), has_it);
+  }
 }

@@ -31,6 +31,10 @@ inline void Put(DType dtype, float value, char* to) {
     std::memcpy(to, &value, sizeof(value));
     return;
   }
+  if (dtype == DType::kInt8) {
+    *to = static_cast<char>(value);
+    return;
+  }
   const uint16_t half = dtype == DType::kBFloat16 ? FloatToBFloat16(value) : FloatToFloat16(value);
   std::memcpy(to, &half, sizeof(half));
 }
@@ -98,7 +102,7 @@ inline void PackGroup(const GemmPlan& plan, Stored& x, int64_t first, int64_t ro
   int64_t row = 0;
   for (const int64_t row_end : Ends(rows, plan.row_tile, cut)) {
     int64_t k = 0;
-    for (const int64_t k_end : Ends(plan.k, kGemmStepK, cut)) {
+    for (const int64_t k_end : Ends(plan.k, kGemmStepBytes / collops::SizeOf(plan.dtype), cut)) {
       PackRows(plan, x.At(first + row, k), x.ld, row, row_end - row, k, k_end, rows, panels);
       k = k_end;
     }
@@ -139,9 +143,10 @@ class Sums {
 
 // x times the weight, cut by `cut`. False if memory other than C has changed.
 inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight, const Cut& cut,
-                    std::vector<float>* product) {
+                    std::vector<float>* product, const TileScale& tile_scale = {},
+                    const WeightScale& weight_scale = {}) {
   Stored stored_x(x, plan.dtype);
-  Stored stored_weight(weight, plan.dtype);
+  Stored stored_weight(weight, plan.widens_weight ? DType::kInt8 : plan.dtype);
   Sums sums(x.rows, plan.n);
   Panels scratch(WeightBlockBytes(plan));
   Panels packed(cut.packed_before ? PackedWeightBytes(plan) : 0);
@@ -152,22 +157,25 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
   }
   int64_t first = 0;
   for (const int64_t end : Ends(x.rows, 1, cut)) {
+    TileScale scale = tile_scale;
+    if (scale.token_scale != nullptr) scale.token_scale += first;
     Panels panels(PackedRowsBytes(plan, end - first));
     PackGroup(plan, stored_x, first, end - first, cut, panels.data());
     for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
       for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
         if (cut.in_passing && plan.trans_weight && end - first <= plan.row_tile) {
           MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip, k_block,
-                          scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld);
+                          scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld, scale,
+                          weight_scale);
           continue;
         }
-        const WeightBlock block =
-            cut.packed_before
-                ? PackedWeightBlock(plan, packed.data(), strip, k_block, end - first,
-                                    scratch.data())
-                : PackWeightBlock(plan, w, stored_weight.ld, strip, k_block, scratch.data());
+        const WeightBlock block = cut.packed_before
+                                      ? PackedWeightBlock(plan, packed.data(), strip, k_block,
+                                                          end - first, scratch.data())
+                                      : PackWeightBlock(plan, w, stored_weight.ld, strip, k_block,
+                                                        scratch.data(), weight_scale);
         MultiplyBlock(plan, panels.data(), end - first, block, strip, k_block,
-                      sums.At(first, plan.StripBegin(strip)), sums.ld);
+                      sums.At(first, plan.StripBegin(strip)), sums.ld, scale);
       }
     }
     first = end;

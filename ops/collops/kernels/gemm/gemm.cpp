@@ -40,6 +40,51 @@ const char* At(const GemmPlan& plan, const void* base, int64_t ld, int64_t row, 
   return static_cast<const char*>(base) + (row * ld + column) * SizeOf(plan.dtype);
 }
 
+// Bytes of an element of the weight in memory.
+int64_t WeightItem(const GemmPlan& plan) {
+  return plan.widens_weight ? 1 : SizeOf(plan.dtype);
+}
+
+const char* WeightAt(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t row,
+                     int64_t column) {
+  return static_cast<const char*>(weight) + (row * ldw + column) * WeightItem(plan);
+}
+
+// A part of an int8 weight as elements of the rows' dtype: columns [first, first + columns) of the
+// product, [k_begin, k_begin + k) of k, in the weight's order without gaps.
+void Widen(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t first, int64_t columns,
+           int64_t k_begin, int64_t k, const WeightScale& by, char* to) {
+  const auto* const from = static_cast<const int8_t*>(weight);
+  const int64_t item = SizeOf(plan.dtype);
+  const auto widen = [&](int64_t at, int64_t count, int64_t group, int64_t column, int64_t step) {
+    const int64_t place = group * plan.n + column;
+    plan.kernels->widen_weight(from + at, count, by.scale + place,
+                               by.offset == nullptr ? nullptr : by.offset + place, step, to);
+    to += count * item;
+  };
+  if (!plan.trans_weight) {
+    for (int64_t i = k_begin; i < k_begin + k; ++i) {
+      widen(i * ldw + first, columns, i / by.group_k, first, 1);
+    }
+    return;
+  }
+  for (int64_t column = first; column < first + columns; ++column) {
+    for (int64_t i = k_begin; i < k_begin + k;) {
+      const int64_t group = i / by.group_k;
+      const int64_t count = std::min((group + 1) * by.group_k, k_begin + k) - i;
+      widen(column * ldw + i, count, group, column, 0);
+      i += count;
+    }
+  }
+}
+
+// Of the panels of a block of the weight, a multiple of kGemmAlignment.
+int64_t PanelBytes(const GemmPlan& plan) {
+  const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
+  return RoundUp(columns * Units(plan, std::min(plan.k, plan.block_k)) * kUnitBytes,
+                 kGemmAlignment);
+}
+
 // The number of multiplications from which waking other threads pays.
 constexpr int64_t kLeastSharedProducts = 8 << 20;
 
@@ -51,11 +96,16 @@ const GemmKernels* FindKernels(DType dtype) {
   switch (ActiveIsa()) {
     case Isa::kAmx:
       if (dtype == DType::kBFloat16) return AmxBFloat16GemmKernels();
+      if (dtype == DType::kInt8 && Has(Extension::kAmxInt8)) return AmxInt8GemmKernels();
       [[fallthrough]];
     case Isa::kAvx512:
-      if (dtype == DType::kBFloat16 && HasAvx512BFloat16()) return Avx512BFloat16GemmKernels();
+      if (dtype == DType::kBFloat16 && Has(Extension::kAvx512BFloat16)) {
+        return Avx512BFloat16GemmKernels();
+      }
+      if (dtype == DType::kInt8 && Has(Extension::kAvx512Vnni)) return Avx512VnniGemmKernels();
       return Avx512GemmKernels(dtype);
     case Isa::kAvx2:
+      if (dtype == DType::kInt8 && Has(Extension::kAvxVnni)) return AvxVnniGemmKernels();
       return Avx2GemmKernels(dtype);
     case Isa::kNeon:
     case Isa::kPortable:
@@ -63,7 +113,7 @@ const GemmKernels* FindKernels(DType dtype) {
   }
 #elif defined(__aarch64__)
   if (ActiveIsa() == Isa::kNeon) {
-    if (dtype == DType::kBFloat16 && HasBfmmla()) return BfmmlaGemmKernels();
+    if (dtype == DType::kBFloat16 && Has(Extension::kBfmmla)) return BfmmlaGemmKernels();
     return NeonGemmKernels(dtype);
   }
 #endif
@@ -107,10 +157,10 @@ bool CanMultiply(DType dtype) {
   return PortableGemmKernels(dtype) != nullptr;
 }
 
-GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight) {
+GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight, bool widens_weight) {
   const GemmKernels* const kernels = FindKernels(dtype);
   const int64_t block_k = kernels->block_units * kernels->k_per_unit;
-  return {dtype, k, n, trans_weight, kernels->row_tile, block_k, kernels};
+  return {dtype, k, n, trans_weight, kernels->row_tile, block_k, kernels, widens_weight};
 }
 
 int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows) {
@@ -133,9 +183,24 @@ void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int
   });
 }
 
+namespace {
+
+// Of int8: C becomes what it stands for once all of k is in it.
+void ScaleSums(const GemmPlan& plan, const TileScale& scale, int64_t strip, int64_t k_block,
+               int64_t row, int64_t rows, float* c, int64_t ldc) {
+  if (scale.scale == nullptr || k_block + 1 < plan.num_k_blocks()) return;
+  const int64_t first = plan.StripBegin(strip);
+  plan.kernels->scale_tile(
+      {scale.scale + first, scale.bias == nullptr ? nullptr : scale.bias + first,
+       scale.token_scale == nullptr ? nullptr : scale.token_scale + row},
+      rows, plan.StripColumns(strip), c + row * ldc, ldc);
+}
+
+}  // namespace
+
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c,
-                   int64_t ldc) {
+                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc,
+                   const TileScale& scale) {
   const int64_t columns = plan.StripColumns(strip);
   const int64_t units = Units(plan, plan.KBlockSize(k_block));
   const uint32_t* const a =
@@ -150,6 +215,7 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
     } else {
       run(static_cast<const uint32_t*>(block.panels), plan.kernels->multiply);
     }
+    ScaleSums(plan, scale, strip, k_block, begin, end - begin, c, ldc);
   };
   if (group_rows * columns * units < kLeastSharedProducts || NumThreads() == 1) {
     return multiply(0, group_rows, NextOf(block));
@@ -167,7 +233,8 @@ bool AreFewRows(const GemmPlan& plan, int64_t rows) {
 
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
                      const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
-                     float* c, int64_t ldc) {
+                     float* c, int64_t ldc, const TileScale& tile_scale,
+                     const WeightScale& weight_scale) {
   const GemmKernels& kernels = *plan.kernels;
   const int64_t columns = plan.StripColumns(strip);
   const int64_t k_begin = k_block * plan.block_k;
@@ -176,19 +243,26 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
   const uint32_t* const panel =
       static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
   uint32_t* const piece = static_cast<uint32_t*>(scratch);
+  char* const widened = static_cast<char*>(scratch) + PanelBytes(plan);
   for (int64_t j = 0; j < columns; j += kernels.column_tile) {
     const int64_t width = std::min(kernels.column_tile, columns - j);
     const uint32_t* a = panel;
     int64_t k = k_begin;
     do {  // runs once even if k is 0: that sets C
       const int64_t size = std::min(step, k_end - k);
-      kernels.pack_columns(At(plan, weight, ldw, plan.StripBegin(strip) + j, k), ldw, width, size,
-                           piece);
+      const int64_t first = plan.StripBegin(strip) + j;
+      if (plan.widens_weight) {
+        Widen(plan, weight, ldw, first, width, k, size, weight_scale, widened);
+        kernels.pack_columns(widened, size, width, size, piece);
+      } else {
+        kernels.pack_columns(At(plan, weight, ldw, first, k), ldw, width, size, piece);
+      }
       kernels.multiply(a, group_rows, piece, width, Units(plan, size), k == 0, c + j, ldc, {});
       a += kPassingUnits * plan.row_tile;
       k += step;
     } while (k < k_end);
   }
+  ScaleSums(plan, tile_scale, strip, k_block, 0, group_rows, c, ldc);
 }
 
 // The weight: blocks that are packed for one call, and weights packed whole before.
@@ -212,11 +286,13 @@ WeightBlock PlainBlock(const GemmPlan& plan, const void* weight, int64_t ldw, in
   const int64_t k = plan.KBlockSize(k_block);
   const int64_t first = plan.StripBegin(strip);
   const int64_t columns = plan.StripColumns(strip);
-  const int64_t bytes = SizeOf(plan.dtype);
+  const int64_t bytes = WeightItem(plan);
   if (plan.trans_weight) {
-    return {panels, false, At(plan, weight, ldw, first, k_begin), columns, k * bytes, ldw * bytes};
+    return {panels,  false,     WeightAt(plan, weight, ldw, first, k_begin),
+            columns, k * bytes, ldw * bytes};
   }
-  return {panels, false, At(plan, weight, ldw, k_begin, first), k, columns * bytes, ldw * bytes};
+  return {panels, false,           WeightAt(plan, weight, ldw, k_begin, first),
+          k,      columns * bytes, ldw * bytes};
 }
 
 // Units of a block of the weight.
@@ -247,12 +323,13 @@ constexpr int64_t kLeastFetchingRows = 5;
 }  // namespace
 
 int64_t WeightBlockBytes(const GemmPlan& plan) {
-  const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
-  return columns * Units(plan, std::min(plan.k, plan.block_k)) * kUnitBytes;
+  if (!plan.widens_weight) return PanelBytes(plan);
+  const int64_t columns = std::min(plan.n, kGemmStripColumns);
+  return PanelBytes(plan) + columns * std::min(plan.k, plan.block_k) * SizeOf(plan.dtype);
 }
 
 WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
-                            int64_t k_block, void* scratch) {
+                            int64_t k_block, void* scratch, const WeightScale& scale) {
   const GemmKernels& kernels = *plan.kernels;
   const int64_t first = plan.StripBegin(strip);
   const int64_t columns = plan.StripColumns(strip);
@@ -260,17 +337,24 @@ WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ld
   const int64_t k = plan.KBlockSize(k_block);
   const int64_t panel_units = Units(plan, k) * kernels.column_tile;
   uint32_t* const panels = static_cast<uint32_t*>(scratch);
+  const WeightBlock block = PlainBlock(plan, weight, ldw, strip, k_block, scratch);
+  const char* from = plan.trans_weight ? WeightAt(plan, weight, ldw, first, k_begin)
+                                       : WeightAt(plan, weight, ldw, k_begin, first);
+  if (plan.widens_weight) {
+    char* const widened = static_cast<char*>(scratch) + PanelBytes(plan);
+    Widen(plan, weight, ldw, first, columns, k_begin, k, scale, widened);
+    from = widened;
+    ldw = plan.trans_weight ? k : columns;
+  }
   if (!plan.trans_weight) {
-    kernels.pack_straight(At(plan, weight, ldw, k_begin, first), ldw, k, columns, panel_units,
-                          panels);
-    return PlainBlock(plan, weight, ldw, strip, k_block, scratch);
+    kernels.pack_straight(from, ldw, k, columns, panel_units, panels);
+    return block;
   }
   for (int64_t j = 0; j < columns; j += kernels.column_tile) {
-    kernels.pack_columns(At(plan, weight, ldw, first + j, k_begin), ldw,
-                         std::min(kernels.column_tile, columns - j), k,
-                         panels + j / kernels.column_tile * panel_units);
+    kernels.pack_columns(At(plan, from, ldw, j, 0), ldw, std::min(kernels.column_tile, columns - j),
+                         k, panels + j / kernels.column_tile * panel_units);
   }
-  return PlainBlock(plan, weight, ldw, strip, k_block, scratch);
+  return block;
 }
 
 int64_t PackedWeightBytes(const GemmPlan& plan) {

@@ -14,8 +14,8 @@ constexpr int64_t kGemmStripColumns = 384;
 // Every row_tile divides this, so rows may come in pieces of a multiple of it.
 constexpr int64_t kGemmRowUnit = 48;
 
-// k_begin of PackRows() is a multiple of this.
-constexpr int64_t kGemmStepK = 32;
+// k_begin of PackRows() is a multiple of so many bytes of a row.
+constexpr int64_t kGemmStepBytes = 64;
 
 struct GemmKernels;  // gemm_kernels.h
 
@@ -28,6 +28,7 @@ struct GemmPlan {
   int64_t row_tile;  // rows of a panel
   int64_t block_k;   // elements of k in a block; the last may have fewer
   const GemmKernels* kernels;
+  bool widens_weight = false;  // the weight is int8, and rows are of floating point
 
   // At least 1, so that the first block sets C even where k is 0.
   int64_t num_k_blocks() const { return k == 0 ? 1 : (k + block_k - 1) / block_k; }
@@ -47,6 +48,10 @@ struct GemmPlan {
 // float32, cut so that rows, columns and k may arrive and leave in pieces. W is weight[n, k]
 // transposed (trans_weight) or weight[k, n].
 //
+// A product of int8 by int8 is accumulated in int32, modulo 2^32: the same bits with all kernels. C
+// holds int32 until the last block of a strip, which leaves float32 there (TileScale). An int8
+// weight for rows of floating point becomes numbers of their type first (WeightScale).
+//
 // An element is summed in the order of k, from zero. Its bits depend only on its row of A, its
 // column of W, the dtype and the kernels in use (isa.h): not on the grouping of rows, the pieces,
 // the threads, or whether the weight was packed before. For bfloat16, AVX512_BF16 adds two products
@@ -59,11 +64,27 @@ struct GemmPlan {
 // Pointers to A and to the weight may have any alignment; panels and scratch begin at multiples of
 // kGemmAlignment bytes. Large pieces are shared among NumThreads() threads.
 
-// The plan for a dtype that CanMultiply().
-GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight);
+// The plan for a dtype of rows that CanMultiply(), and of the weight: the same, or int8.
+GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight, bool widens_weight = false);
 
-// float32, bfloat16 and float16.
+// float32, bfloat16, float16 and int8.
 bool CanMultiply(DType dtype);
+
+// What a sum of products of int8 stands for: (sum + bias[column], modulo 2^32) as float32, times
+// scale[column], times token_scale[row], each step rounded. `bias` and `token_scale` may be null.
+struct TileScale {
+  const float* scale = nullptr;        // [n]
+  const int32_t* bias = nullptr;       // [n]
+  const float* token_scale = nullptr;  // of the group's rows
+};
+
+// What numbers of an int8 weight stand for: (number + offset) * scale in float32, rounded once to
+// the dtype of the rows. Element (i, j) of the weight as [k, n] has those of [i / group_k, j].
+struct WeightScale {
+  const float* scale = nullptr;
+  const float* offset = nullptr;  // null: none
+  int64_t group_k = 0;
+};
 
 // Bytes of the panels of a group of `rows` rows, all of k.
 int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows);
@@ -71,7 +92,8 @@ int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows);
 // Puts rows [row, row + rows) and columns [k_begin, k_end) of a group of `group_rows` rows into the
 // group's panels; `x` points at the element (row, k_begin), and `ldx` is in elements. `row` is a
 // multiple of row_tile, and so is `rows` except at the group's end; `k_begin` is a multiple of
-// kGemmStepK, and so is `k_end` except at k. Pieces may come in any order, from several threads.
+// kGemmStepBytes, and so is `k_end` except at k. Pieces may come in any order, from several
+// threads.
 void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int64_t rows,
               int64_t k_begin, int64_t k_end, int64_t group_rows, void* panels);
 
@@ -96,10 +118,10 @@ int64_t WeightBlockBytes(const GemmPlan& plan);
 
 // The block (strip, k_block) of the weight, which is packed into `scratch`; `ldw` is in elements.
 WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
-                            int64_t k_block, void* scratch);
+                            int64_t k_block, void* scratch, const WeightScale& scale = {});
 
-// A constant weight, packed whole and once. The same bytes serve every product of this weight.
-// PackWeight() takes PackWeightScratchBytes() of scratch memory.
+// A constant weight, packed whole and once, unless it is widened. The same bytes serve every
+// product of this weight. PackWeight() takes PackWeightScratchBytes() of scratch memory.
 int64_t PackedWeightBytes(const GemmPlan& plan);
 int64_t PackWeightScratchBytes(const GemmPlan& plan);
 void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* scratch, void* packed);
@@ -110,8 +132,10 @@ WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t 
 
 // c[group_rows, columns of the strip] = (k_block == 0 ? 0 : c) + the group's panels of this k block
 // times the block of the weight; `ldc` is in floats. Blocks of one strip come in the order of k.
+// The last one of int8 takes a `scale`, or leaves int32.
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc);
+                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc,
+                   const TileScale& scale = {});
 
 // Whether MultiplyFewRows() is faster for that many rows.
 bool AreFewRows(const GemmPlan& plan, int64_t rows);
@@ -120,6 +144,7 @@ bool AreFewRows(const GemmPlan& plan, int64_t rows);
 // block is packed and used in the first-level cache.
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
                      const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
-                     float* c, int64_t ldc);
+                     float* c, int64_t ldc, const TileScale& tile_scale = {},
+                     const WeightScale& weight_scale = {});
 
 }  // namespace collops::kernels

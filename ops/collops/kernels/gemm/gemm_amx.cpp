@@ -1,5 +1,5 @@
-// The product of bfloat16 for AMX_BF16. Built with AMX and AVX-512 switched on
-// (ops/collops/CMakeLists.txt).
+// The products of bfloat16 and int8 for AMX_BF16 and AMX_INT8. Built with AMX and AVX-512 switched
+// on (ops/collops/CMakeLists.txt).
 
 #include "collops/kernels/gemm/gemm.h"
 #include "collops/kernels/gemm/gemm_avx512.h"
@@ -73,6 +73,17 @@ struct AmxRegisters {
   static void WriteBefore() { __asm__ volatile("" ::: "memory"); }
 };
 
+// The sums of C are int32; four products and their sum at a time wrap, and do not saturate.
+struct AmxInt8Registers : AmxRegisters {
+  template <int kRow, int kColumn>
+  static void MultiplyAdd() {
+    if constexpr (kRow == 0 && kColumn == 0) _tile_dpbssd(0, 4, 6);
+    if constexpr (kRow == 0 && kColumn == 1) _tile_dpbssd(1, 4, 7);
+    if constexpr (kRow == 1 && kColumn == 0) _tile_dpbssd(2, 5, 6);
+    if constexpr (kRow == 1 && kColumn == 1) _tile_dpbssd(3, 5, 7);
+  }
+};
+
 // Packs the weight.
 struct WeightVectors : Avx512Vectors {
   static constexpr int64_t kColumnTile = kTilesColumns;
@@ -81,7 +92,15 @@ struct WeightVectors : Avx512Vectors {
 }  // namespace
 
 const GemmKernels* AmxBFloat16GemmKernels() {
-  static constexpr GemmKernels kKernels = TileKernels<AmxRegisters, WeightVectors>();
+  static constexpr GemmKernels kKernels =
+      OfFloats<WeightVectors, &RoundedToBFloat16<WeightVectors>>(
+          TileKernels<AmxRegisters, WeightVectors, PairUnits<WeightVectors>>());
+  return &kKernels;
+}
+
+const GemmKernels* AmxInt8GemmKernels() {
+  static constexpr GemmKernels kKernels = OfInt8<WeightVectors>(
+      TileKernels<AmxInt8Registers, WeightVectors, ByteQuadUnits<WeightVectors>>());
   return &kKernels;
 }
 

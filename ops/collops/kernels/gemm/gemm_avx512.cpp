@@ -23,9 +23,19 @@ struct Avx512 : Avx512Vectors {
   }
 };
 
+// Pairs of int16: a sum of two products of int8 always fits into an int32.
+struct Avx512Pairs : Avx512 {
+  static Sum MultiplyAdd(Sum a, Sum b, Sum sum) {
+    const __m512i products =
+        _mm512_madd_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b));
+    return reinterpret_cast<Sum>(_mm512_add_epi32(reinterpret_cast<__m512i>(sum), products));
+  }
+};
+
 }  // namespace
 
 const GemmKernels* Avx512GemmKernels(DType dtype) {
+  if (dtype == DType::kInt8) return BytePairKernelsFor<Avx512Pairs>();
   return Float32KernelsFor<Avx512>(dtype);
 }
 

@@ -21,7 +21,8 @@ struct Avx512BFloat16 : Avx512Vectors {
 
 const GemmKernels* Avx512BFloat16GemmKernels() {
   static constexpr GemmKernels kKernels =
-      GemmKernelsFor<Avx512BFloat16, PairUnits<Avx512BFloat16>>(nullptr);
+      OfFloats<Avx512BFloat16, &RoundedToBFloat16<Avx512BFloat16>>(
+          GemmKernelsFor<Avx512BFloat16, PairUnits<Avx512BFloat16>>(nullptr));
   return &kKernels;
 }
 

@@ -6,6 +6,8 @@
 
 namespace collops::kernels {
 
+struct TileScale;  // gemm.h
+
 // Memory to prefetch: rows of row_bytes bytes, ld_bytes apart.
 struct NextWeight {
   const void* first = nullptr;
@@ -27,9 +29,9 @@ struct HalfWeight {
 };
 
 // The kernels of a product for one dtype on one instruction set. Panels hold 32-bit units: one
-// float32, or two neighbours in k of bfloat16. A panel is made from row_tile rows of A or from
-// column_tile columns of the weight, and is [units of k][tile]. Only `multiply` knows the order
-// inside panels of rows.
+// float32, or neighbours in k, two of bfloat16 or int16 or four of int8. A panel is made from
+// row_tile rows of A or from column_tile columns of the weight, and is [units of k][tile]. Only
+// `multiply` knows the order inside panels of rows.
 struct GemmKernels {
   int64_t row_tile;
   int64_t column_tile;
@@ -50,27 +52,41 @@ struct GemmKernels {
                         int64_t panel_units, uint32_t* panels);
 
   // c[rows, columns] = (first ? 0 : c) + a * b: panels of row_tile rows and of column_tile columns,
-  // each of `units` units. Meanwhile `next` is fetched.
+  // each of `units` units. Meanwhile `next` is fetched. Of int8, c is int32.
   void (*multiply)(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
                    int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next);
 
   const HalfWeight* half_weight;  // null if a packed weight is kept in units
+
+  // Of int8: c becomes what it stands for (TileScale, whose arrays begin at c).
+  void (*scale_tile)(const TileScale& scale, int64_t rows, int64_t columns, float* c, int64_t ldc);
+
+  // Of floating point: numbers of an int8 weight become elements of the rows' dtype (WeightScale).
+  // From one to the next, `step` numbers of scale and offset.
+  void (*widen_weight)(const int8_t* weight, int64_t count, const float* scale, const float* offset,
+                       int64_t step, void* elements);
 };
 
-// The kernels of one instruction set for float32, bfloat16 and float16; null for other dtypes. Avx2
-// and Avx512 exist on x86-64 only, Neon on arm64, and run where CanRun() of isa.h says so.
+// The kernels of one instruction set for float32, bfloat16, float16 and int8; null for other
+// dtypes. Avx2 and Avx512 exist on x86-64 only, Neon on arm64, and run where CanRun() of isa.h says
+// so.
 const GemmKernels* PortableGemmKernels(DType dtype);
 const GemmKernels* NeonGemmKernels(DType dtype);
 const GemmKernels* Avx2GemmKernels(DType dtype);
 const GemmKernels* Avx512GemmKernels(DType dtype);
 
-// For bfloat16, if HasAvx512BFloat16() (isa.h).
+// For bfloat16, where Has(Extension::kAvx512BFloat16) (isa.h).
 const GemmKernels* Avx512BFloat16GemmKernels();
 
 // For bfloat16, where Isa::kAmx can run.
 const GemmKernels* AmxBFloat16GemmKernels();
 
-// For bfloat16, if HasBfmmla() (isa.h).
+// For int8, where Has(Extension::kAmxInt8), kAvx512Vnni and kAvxVnni.
+const GemmKernels* AmxInt8GemmKernels();
+const GemmKernels* Avx512VnniGemmKernels();
+const GemmKernels* AvxVnniGemmKernels();
+
+// For bfloat16, where Has(Extension::kBfmmla).
 const GemmKernels* BfmmlaGemmKernels();
 
 }  // namespace collops::kernels

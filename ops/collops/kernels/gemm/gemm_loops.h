@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "collops/kernels/gemm/gemm.h"
@@ -35,12 +36,31 @@ struct HalfColumns {
   }
 };
 
+// Of whole numbers: sums of a block begin at zero in float32, which holds each of up to 1024
+// products of int8 exactly, and are added to C, which is int32.
+template <typename Machine>
+struct Counting : Machine {
+  static_assert(Machine::kBlockUnits <= 1024);
+};
+template <typename Machine>
+constexpr bool kCounts = false;
+template <typename Machine>
+constexpr bool kCounts<Counting<Machine>> = true;
+
+// Whether rows are multiplied as uint8, 128 more than they are: Machine::kShift is a unit of 128.
+template <typename Machine, typename = void>
+constexpr bool kShifts = false;
+template <typename Machine>
+constexpr bool kShifts<Machine, std::void_t<decltype(Machine::kShift)>> = true;
+
 // The unit of row kRow of a panel, in all lanes. A Machine that multiplies by a lane of a vector of
 // rows specialises this.
 template <typename Machine, size_t kRow>
 struct RowUnit {
   static Floats<Machine> Broadcast(const uint32_t* rows) { return Machine::Broadcast(rows + kRow); }
 };
+template <typename Machine, size_t kRow>
+struct RowUnit<Counting<Machine>, kRow> : RowUnit<Machine, kRow> {};
 
 // The product of one panel of rows and one of columns; its sums stay in registers.
 template <typename Machine, typename Columns, size_t kRows, size_t kVectors>
@@ -58,6 +78,21 @@ class Tile {
   using Sum = Floats<Machine>;
   static constexpr size_t kLane = static_cast<size_t>(kLanes<Machine>);
 
+  using Int = Vector<int32_t, Machine::kVectorBytes>;
+
+  static Sum Begin(bool first, const float* c) {
+    return first || kCounts<Machine> ? Sum{} : LoadVector<Sum>(c);
+  }
+  static Sum End(Sum sum, bool first, const float* c) {
+    if constexpr (!kCounts<Machine>) return sum;
+    const Int before = first ? Int{} : LoadVector<Int>(c);
+    return reinterpret_cast<Sum>(__builtin_convertvector(sum, Int) + before);
+  }
+  static Sum Subtract(Sum sum, Sum shifted) {
+    return reinterpret_cast<Sum>(reinterpret_cast<Units<Machine>>(sum) -
+                                 reinterpret_cast<Units<Machine>>(shifted));
+  }
+
   template <size_t kRow, size_t... kVector>
   static void Row(const uint32_t* a, const Sum (&b)[kVectors], Sum* sums,
                   std::index_sequence<kVector...>) {
@@ -70,11 +105,17 @@ class Tile {
                   int64_t ldc, Fetches* fetches, std::index_sequence<kRow...>,
                   std::index_sequence<kVector...> vectors) {
     Sum sums[kRows][kVectors];
+    Sum shifted[kVectors] = {};  // the sums of a row of 128
     const auto load = [&](Sum* row, const float* from) {
-      ((row[kVector] = first ? Sum{} : LoadVector<Sum>(from + kVector * kLane)), ...);
+      ((row[kVector] = Begin(first, from + kVector * kLane)), ...);
     };
-    const auto store = [&](const Sum* row, float* to) {
-      (Whole::Store(reinterpret_cast<char*>(to + kVector * kLane), row[kVector]), ...);
+    const auto store = [&](Sum* row, float* to) {
+      if constexpr (kShifts<Machine>) {
+        ((row[kVector] = Subtract(row[kVector], shifted[kVector])), ...);
+      }
+      (Whole::Store(reinterpret_cast<char*>(to + kVector * kLane),
+                    End(row[kVector], first, to + kVector * kLane)),
+       ...);
     };
     (load(sums[kRow], c + static_cast<int64_t>(kRow) * ldc), ...);
     for (int64_t unit = 0; unit < units; unit += kStepUnits) {
@@ -83,6 +124,11 @@ class Tile {
       for (int64_t i = 0; i < step; ++i) {
         const Sum columns[] = {Columns::Load(b + kVector * kLane)...};
         (Row<kRow>(a, columns, sums[kRow], vectors), ...);
+        if constexpr (kShifts<Machine>) {
+          const Sum shift = Machine::Broadcast(&Machine::kShift);
+          ((shifted[kVector] = Machine::MultiplyAdd(shift, columns[kVector], shifted[kVector])),
+           ...);
+        }
         a += Machine::kRowTile;
         b += Machine::kColumnTile;
       }
@@ -223,19 +269,77 @@ struct HalfLoops {
                                         &Multiply<Machine, HalfColumns<Machine, kWiden>>};
 };
 
-// The table of kernels of one machine and one kind of unit.
-template <typename Machine, typename Element>
+// GemmKernels::scale_tile.
+template <typename Machine>
+void ScaleTile(const TileScale& by, int64_t rows, int64_t columns, float* c, int64_t ldc) {
+  using Values = Vector<float, Machine::kVectorBytes>;
+  using Sums = Vector<uint32_t, Machine::kVectorBytes>;
+  using Signed = Vector<int32_t, Machine::kVectorBytes>;
+  for (int64_t row = 0; row < rows; ++row, c += ldc) {
+    const auto scale = [&](int64_t at, auto access) {
+      const auto load = [&](const auto* from, auto* type) {
+        return access.template Load<std::remove_pointer_t<decltype(type)>>(
+            reinterpret_cast<const char*>(from + at));
+      };
+      auto sums = load(c, static_cast<Sums*>(nullptr));
+      if (by.bias != nullptr) sums += load(by.bias, static_cast<Sums*>(nullptr));
+      auto values = __builtin_convertvector(reinterpret_cast<Signed>(sums), Values);
+      values *= load(by.scale, static_cast<Values*>(nullptr));
+      if (by.token_scale != nullptr) values *= by.token_scale[row];
+      access.Store(reinterpret_cast<char*>(c + at), values);
+    };
+    int64_t at = 0;
+    for (; columns - at >= kLanes<Machine>; at += kLanes<Machine>) scale(at, Whole{});
+    if (at < columns) scale(at, Part{static_cast<size_t>(columns - at) * 4});
+  }
+}
+
+// The table of kernels of one machine and one kind of unit, or another of rows.
+template <typename Machine, typename Element, typename RowElement = Element>
 constexpr GemmKernels GemmKernelsFor(const HalfWeight* half_weight) {
   return {RowTile<Machine>(),
           Machine::kColumnTile,
           Element::kElements,
           1,
           Machine::kBlockUnits,
-          &PackTransposed<Machine, Element, Machine::kRowTile>,
+          &PackTransposed<Machine, RowElement, Machine::kRowTile>,
           &PackTransposed<Machine, Element, Machine::kColumnTile>,
           &PackStraight<Machine, Element>,
           &Multiply<Machine, WholeColumns<Machine>>,
-          half_weight};
+          half_weight,
+          nullptr,
+          nullptr};
+}
+
+// The table with what only int8 has, or what only floating point has.
+template <typename Machine>
+constexpr GemmKernels OfInt8(GemmKernels kernels) {
+  kernels.scale_tile = &ScaleTile<Machine>;
+  return kernels;
+}
+template <typename Machine, auto kRound>
+constexpr GemmKernels OfFloats(GemmKernels kernels) {
+  kernels.widen_weight = &WidenWeight<Machine, kRound>;
+  return kernels;
+}
+
+// int8 for a Machine that multiplies float32.
+template <typename Machine>
+const GemmKernels* CountingKernelsFor() {
+  using Counted = Counting<Machine>;
+  static constexpr GemmKernels kKernels =
+      OfInt8<Machine>(GemmKernelsFor<Counted, ByteUnits<Counted>>(
+          &HalfLoops<Counted, &WidenBFloat16<Counted>, &NarrowBFloat16<Counted>>::kTable));
+  return &kKernels;
+}
+
+// int8 for a Machine that multiplies pairs of int16.
+template <typename Machine>
+const GemmKernels* BytePairKernelsFor() {
+  using Element = BytePairUnits<Machine>;
+  static constexpr GemmKernels kKernels = OfInt8<Machine>(GemmKernelsFor<Machine, Element>(
+      &HalfLoops<Machine, &Element::Widen, &Element::Narrow>::kTable));
+  return &kKernels;
 }
 
 // For a Machine that multiplies float32.
@@ -243,13 +347,14 @@ template <typename Machine>
 const GemmKernels* Float32KernelsFor(DType dtype) {
   constexpr auto kWidenBFloat16 = &WidenBFloat16<Machine>;
   constexpr auto kWidenFloat16 = &Machine::WidenFloat16;
-  static constexpr GemmKernels kFloat32 = GemmKernelsFor<Machine, Float32Units<Machine>>(nullptr);
-  static constexpr GemmKernels kBFloat16 =
+  static constexpr GemmKernels kFloat32 = OfFloats<Machine, &RoundedToFloat32<Machine>>(
+      GemmKernelsFor<Machine, Float32Units<Machine>>(nullptr));
+  static constexpr GemmKernels kBFloat16 = OfFloats<Machine, &RoundedToBFloat16<Machine>>(
       GemmKernelsFor<Machine, WidenedUnits<Machine, kWidenBFloat16>>(
-          &HalfLoops<Machine, kWidenBFloat16, &NarrowBFloat16<Machine>>::kTable);
-  static constexpr GemmKernels kFloat16 =
+          &HalfLoops<Machine, kWidenBFloat16, &NarrowBFloat16<Machine>>::kTable));
+  static constexpr GemmKernels kFloat16 = OfFloats<Machine, &RoundedToFloat16<Machine>>(
       GemmKernelsFor<Machine, WidenedUnits<Machine, kWidenFloat16>>(
-          &HalfLoops<Machine, kWidenFloat16, &Machine::NarrowFloat16>::kTable);
+          &HalfLoops<Machine, kWidenFloat16, &Machine::NarrowFloat16>::kTable));
   if (dtype == DType::kFloat32) return &kFloat32;
   if (dtype == DType::kBFloat16) return &kBFloat16;
   if (dtype == DType::kFloat16) return &kFloat16;

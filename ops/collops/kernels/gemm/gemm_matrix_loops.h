@@ -209,7 +209,9 @@ constexpr GemmKernels kBlockKernels = {RowTile<Machine>(),
                                        &PackWords<Machine::kColumnTile>,
                                        &PackWordsStraight<Machine::kColumnTile>,
                                        &Multiply<Machine, WholeColumns<Machine>>,
-                                       nullptr};
+                                       nullptr,
+                                       nullptr,
+                                       &WidenWeight<Machine, &RoundedToBFloat16<Machine>>};
 
 // By tile registers, as AMX has them.
 //
@@ -229,9 +231,9 @@ constexpr int64_t kTilesBlockUnits = 256;
 
 constexpr int64_t kTileRowBytes = kTileSide * 4;
 
-// GemmKernels::pack_rows. Of pairs of neighbours in k, so nothing is transposed.
-inline void PackTileRows(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
-  constexpr int64_t kElementBytes = 2;
+// GemmKernels::pack_rows. Of neighbours in k, so nothing is transposed.
+template <int64_t kElementBytes>
+void PackTileRows(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
   char* to = reinterpret_cast<char*>(panel);
   for (int64_t done = 0; done < k * kElementBytes; done += kTileRowBytes) {
     const auto bytes = static_cast<size_t>(std::min(kTileRowBytes, k * kElementBytes - done));
@@ -246,25 +248,28 @@ inline void PackTileRows(const void* source, int64_t ld, int64_t rows, int64_t k
 }
 
 // Zeros from the last of the units of k up to a multiple of a register's.
-inline void PadPanel(int64_t k, uint32_t* panel) {
-  const int64_t units = (k + 1) / 2;
+template <typename Element>
+void PadPanel(int64_t k, uint32_t* panel) {
+  const int64_t units = (k + Element::kElements - 1) / Element::kElements;
   const int64_t padding = (kTileSide - units % kTileSide) % kTileSide * kTilesColumns;
   std::fill_n(panel + units * kTilesColumns, padding, 0u);
 }
 
 // GemmKernels::pack_columns. `Machine` has vectors, and kColumnTile = kTilesColumns.
-template <typename Machine>
+template <typename Machine, typename Element>
 void PackTileColumns(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
-  PackTransposed<Machine, PairUnits<Machine>, kTilesColumns>(source, ld, rows, k, panel);
-  PadPanel(k, panel);
+  PackTransposed<Machine, Element, kTilesColumns>(source, ld, rows, k, panel);
+  PadPanel<Element>(k, panel);
 }
 
 // GemmKernels::pack_straight.
-template <typename Machine>
+template <typename Machine, typename Element>
 void PackTileStraight(const void* source, int64_t ld, int64_t k, int64_t columns,
                       int64_t panel_units, uint32_t* panels) {
-  PackStraight<Machine, PairUnits<Machine>>(source, ld, k, columns, panel_units, panels);
-  for (int64_t j = 0; j < columns; j += kTilesColumns, panels += panel_units) PadPanel(k, panels);
+  PackStraight<Machine, Element>(source, ld, k, columns, panel_units, panels);
+  for (int64_t j = 0; j < columns; j += kTilesColumns, panels += panel_units) {
+    PadPanel<Element>(k, panels);
+  }
 }
 
 // The sums of up to two by two registers.
@@ -373,19 +378,21 @@ void MultiplyByTiles(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t
   }
 }
 
-// The table of kernels of bfloat16 for such registers.
-template <typename Registers, typename Machine>
+// The table of kernels of one kind of unit for such registers.
+template <typename Registers, typename Machine, typename Element>
 constexpr GemmKernels TileKernels() {
   static_assert(Machine::kColumnTile == kTilesColumns && kGemmRowUnit % kTileSide == 0);
   return {kTileSide,
           kTilesColumns,
-          2,
+          Element::kElements,
           kTileSide,
           kTilesBlockUnits,
-          &PackTileRows,
-          &PackTileColumns<Machine>,
-          &PackTileStraight<Machine>,
+          &PackTileRows<Element::kElementBytes>,
+          &PackTileColumns<Machine, Element>,
+          &PackTileStraight<Machine, Element>,
           &MultiplyByTiles<Registers>,
+          nullptr,
+          nullptr,
           nullptr};
 }
 

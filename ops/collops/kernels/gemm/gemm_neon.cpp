@@ -50,6 +50,7 @@ struct RowUnit<Neon, kRow> {
 }  // namespace
 
 const GemmKernels* NeonGemmKernels(DType dtype) {
+  if (dtype == DType::kInt8) return CountingKernelsFor<Neon>();
   return Float32KernelsFor<Neon>(dtype);
 }
 

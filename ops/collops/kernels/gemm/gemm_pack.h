@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include "collops/kernels/copy.h"
 #include "collops/kernels/half.h"
@@ -68,6 +69,8 @@ using Units = Vector<uint32_t, Machine::kVectorBytes>;
 template <typename Machine>
 using Halves = Vector<uint16_t, Machine::kVectorBytes / 2>;
 template <typename Machine>
+using Shorts = Vector<int16_t, Machine::kVectorBytes>;
+template <typename Machine>
 constexpr int64_t kLanes = Machine::kVectorBytes / 4;
 
 // For short rows the hardware prefetches too little. Measured: 512 bytes when 8 or 16 rows are read
@@ -90,14 +93,14 @@ V LoadVector(const void* source) {
 }
 
 // A vector of units is made from `kBytes` of memory and `kElements` of k. FromRow takes neighbours
-// in k; FromColumns takes neighbours in n, from one row or from two adjacent ones.
+// in k; FromColumns takes neighbours in n, from `kElements` adjacent rows.
 template <typename Machine>
 struct Float32Units {
   static constexpr int64_t kBytes = 4;
   static constexpr int64_t kElementBytes = 4;
   static constexpr int64_t kElements = 1;
   static Units<Machine> FromRow(const char* row) { return LoadVector<Units<Machine>>(row); }
-  static Units<Machine> FromColumns(const char* row, const char*) { return FromRow(row); }
+  static Units<Machine> FromColumns(const char* const* rows) { return FromRow(rows[0]); }
 };
 
 // 16-bit numbers that are widened to float32.
@@ -109,7 +112,7 @@ struct WidenedUnits {
   static Units<Machine> FromRow(const char* row) {
     return kWiden(LoadVector<Halves<Machine>>(row));
   }
-  static Units<Machine> FromColumns(const char* row, const char*) { return FromRow(row); }
+  static Units<Machine> FromColumns(const char* const* rows) { return FromRow(rows[0]); }
 };
 
 // Pairs of bfloat16, the first in the lower half: as they lie in a row.
@@ -119,9 +122,69 @@ struct PairUnits {
   static constexpr int64_t kElementBytes = 2;
   static constexpr int64_t kElements = 2;
   static Units<Machine> FromRow(const char* row) { return LoadVector<Units<Machine>>(row); }
-  static Units<Machine> FromColumns(const char* first, const char* second) {
-    return Machine::ZeroExtend(LoadVector<Halves<Machine>>(first)) |
-           Machine::ZeroExtend(LoadVector<Halves<Machine>>(second)) << 16;
+  static Units<Machine> FromColumns(const char* const* rows) {
+    return Machine::ZeroExtend(LoadVector<Halves<Machine>>(rows[0])) |
+           Machine::ZeroExtend(LoadVector<Halves<Machine>>(rows[1])) << 16;
+  }
+};
+
+// int8 as float32.
+template <typename Machine>
+struct ByteUnits {
+  static constexpr int64_t kBytes = 1;
+  static constexpr int64_t kElementBytes = 1;
+  static constexpr int64_t kElements = 1;
+  static Units<Machine> FromRow(const char* row) {
+    using Bytes = Vector<int8_t, Machine::kVectorBytes / 4>;
+    const auto wide =
+        __builtin_convertvector(LoadVector<Bytes>(row), Vector<int32_t, Machine::kVectorBytes>);
+    return reinterpret_cast<Units<Machine>>(
+        __builtin_convertvector(wide, Vector<float, Machine::kVectorBytes>));
+  }
+  static Units<Machine> FromColumns(const char* const* rows) { return FromRow(rows[0]); }
+};
+
+// Pairs of int8 as pairs of int16, the first in the lower half.
+template <typename Machine>
+struct BytePairUnits {
+  static constexpr int64_t kBytes = 2;
+  static constexpr int64_t kElementBytes = 1;
+  static constexpr int64_t kElements = 2;
+  static Units<Machine> Widen(Halves<Machine> pairs) {
+    using Bytes = Vector<int8_t, Machine::kVectorBytes / 2>;
+    return reinterpret_cast<Units<Machine>>(
+        __builtin_convertvector(reinterpret_cast<Bytes>(pairs), Shorts<Machine>));
+  }
+  static Halves<Machine> Narrow(Units<Machine> units) {
+    using Bytes = Vector<int8_t, Machine::kVectorBytes / 2>;
+    return reinterpret_cast<Halves<Machine>>(
+        __builtin_convertvector(reinterpret_cast<Shorts<Machine>>(units), Bytes));
+  }
+  static Units<Machine> FromRow(const char* row) { return Widen(LoadVector<Halves<Machine>>(row)); }
+  static Units<Machine> FromColumns(const char* const* rows) {
+    using Bytes = Vector<int8_t, Machine::kVectorBytes / 4>;
+    using Words = Vector<int32_t, Machine::kVectorBytes>;
+    const auto low = __builtin_convertvector(LoadVector<Bytes>(rows[0]), Words);
+    const auto high = __builtin_convertvector(LoadVector<Bytes>(rows[1]), Words);
+    return (reinterpret_cast<Units<Machine>>(low) & 0xffffu) |
+           reinterpret_cast<Units<Machine>>(high) << 16;
+  }
+};
+
+// Four int8, the first in the lowest byte: as they lie in a row. kFlip makes them uint8, 128 more.
+template <typename Machine, uint32_t kFlip = 0>
+struct ByteQuadUnits {
+  static constexpr int64_t kBytes = 4;
+  static constexpr int64_t kElementBytes = 1;
+  static constexpr int64_t kElements = 4;
+  static Units<Machine> FromRow(const char* row) { return LoadVector<Units<Machine>>(row) ^ kFlip; }
+  static Units<Machine> FromColumns(const char* const* rows) {
+    using Bytes = Vector<uint8_t, Machine::kVectorBytes / 4>;
+    Units<Machine> units{};
+    for (int i = 0; i < 4; ++i) {
+      units |= __builtin_convertvector(LoadVector<Bytes>(rows[i]), Units<Machine>) << 8 * i;
+    }
+    return units ^ kFlip;
   }
 };
 
@@ -132,6 +195,50 @@ Units<Machine> WidenBFloat16(Halves<Machine> halves) {
 template <typename Machine>
 Halves<Machine> NarrowBFloat16(Units<Machine> units) {
   return __builtin_convertvector(units >> 16, Halves<Machine>);
+}
+
+// A vector of float32 as elements of a type, rounded to nearest even.
+template <typename Machine>
+using Float = Vector<float, Machine::kVectorBytes>;
+template <typename Machine>
+Float<Machine> RoundedToFloat32(Float<Machine> value) {
+  return value;
+}
+template <typename Machine>
+Halves<Machine> RoundedToBFloat16(Float<Machine> value) {
+  using Lane = VectorLane<Machine::kVectorBytes>;
+  return __builtin_convertvector(BFloat16InUpperHalf<Lane>(value) >> 16, Halves<Machine>);
+}
+template <typename Machine>
+Halves<Machine> RoundedToFloat16(Float<Machine> value) {
+  return Machine::NarrowFloat16(reinterpret_cast<Units<Machine>>(value));
+}
+
+// GemmKernels::widen_weight.
+template <typename Machine, auto kRound>
+void WidenWeight(const int8_t* weight, int64_t count, const float* scale, const float* offset,
+                 int64_t step, void* elements) {
+  using Values = Float<Machine>;
+  using Element = decltype(kRound(Values{}));
+  constexpr int64_t kLane = kLanes<Machine>;
+  char* to = static_cast<char*>(elements);
+  const auto widen = [&](int64_t at, auto bytes, auto values, auto stored) {
+    const auto load = [&](const float* from) {
+      if (step == 0) return Values{} + *from;
+      return values.template Load<Values>(reinterpret_cast<const char*>(from + at));
+    };
+    char whole[static_cast<size_t>(kLane)] = {};
+    std::memcpy(whole, weight + at, static_cast<size_t>(bytes));
+    auto value = reinterpret_cast<Values>(ByteUnits<Machine>::FromRow(whole));
+    if (offset != nullptr) value += load(offset);
+    stored.Store(to + at * static_cast<int64_t>(sizeof(Element)) / kLane,
+                 kRound(value * load(scale)));
+  };
+  int64_t at = 0;
+  for (; count - at >= kLane; at += kLane) widen(at, kLane, Whole{}, Whole{});
+  const auto left = static_cast<size_t>(count - at);
+  if (left == 0) return;
+  widen(at, left, Part{left * 4}, Part{left * sizeof(Element) / static_cast<size_t>(kLane)});
 }
 
 // kLanes units of each of kRows rows, transposed into a panel of kTile columns, of which these are
@@ -194,25 +301,34 @@ void PackTransposed(const void* source, int64_t ld, int64_t rows, int64_t k, uin
   }
 }
 
+// The rows of one unit of k of one panel.
+template <typename Element>
+struct UnitRows {
+  const char* at[static_cast<size_t>(Element::kElements)];
+};
+
 // One unit of k of one panel.
 template <typename Machine, typename Element>
-void PackUnit(const char* first, const char* second, uint32_t* out) {
+void PackUnit(UnitRows<Element> rows, uint32_t* out) {
   constexpr int64_t kSide = kLanes<Machine>;
   for (int64_t j = 0; j < Machine::kColumnTile; j += kSide) {
-    const int64_t offset = j * Element::kElementBytes;
-    const Units<Machine> units = Element::FromColumns(first + offset, second + offset);
+    const Units<Machine> units = Element::FromColumns(rows.at);
     std::memcpy(out + j, &units, sizeof(units));
+    for (const char*& row : rows.at) row += kSide * Element::kElementBytes;
   }
 }
 
 // As PackUnit(), for a panel with fewer columns; the rest becomes zero.
 template <typename Machine, typename Element>
-void PackPartOfUnit(const char* first, const char* second, int64_t columns, uint32_t* out) {
-  char whole[2][static_cast<size_t>(Machine::kColumnTile * Element::kElementBytes)] = {};
-  const auto bytes = static_cast<size_t>(columns * Element::kElementBytes);
-  std::memcpy(whole[0], first, bytes);
-  std::memcpy(whole[1], second, bytes);
-  PackUnit<Machine, Element>(whole[0], whole[1], out);
+void PackPartOfUnit(const UnitRows<Element>& rows, int64_t columns, uint32_t* out) {
+  constexpr size_t kRowBytes = static_cast<size_t>(Machine::kColumnTile * Element::kElementBytes);
+  char whole[static_cast<size_t>(Element::kElements)][kRowBytes] = {};
+  UnitRows<Element> copied;
+  for (size_t i = 0; i < std::size(whole); ++i) {
+    std::memcpy(whole[i], rows.at[i], static_cast<size_t>(columns * Element::kElementBytes));
+    copied.at[i] = whole[i];
+  }
+  PackUnit<Machine, Element>(copied, out);
 }
 
 // GemmKernels::pack_straight: row by row, as the weight lies in memory, into all panels.
@@ -225,18 +341,20 @@ void PackStraight(const void* source, int64_t ld, int64_t k, int64_t columns, in
   const int64_t rows_ahead = kBytesAhead / row_bytes;
   for (int64_t at = 0; at < k; at += Element::kElements) {
     const char* const first = static_cast<const char*>(source) + at * ld_bytes;
-    const bool has_second = Element::kElements == 2 && at + 1 < k;
     for (int64_t row = 0; row < Element::kElements; ++row) {
       PrefetchRow(first + (rows_ahead + row) * ld_bytes, row_bytes);
     }
     uint32_t* out = panels + at / Element::kElements * Machine::kColumnTile;
     for (int64_t j = 0; j < columns; j += Machine::kColumnTile, out += panel_units) {
       const char* const here = first + j * Element::kElementBytes;
-      const char* const below = has_second ? here + ld_bytes : kZeros;
+      UnitRows<Element> rows;
+      for (int64_t i = 0; i < Element::kElements; ++i) {
+        rows.at[i] = at + i < k ? here + i * ld_bytes : kZeros;
+      }
       if (columns - j >= Machine::kColumnTile) {
-        PackUnit<Machine, Element>(here, below, out);
+        PackUnit<Machine, Element>(rows, out);
       } else {
-        PackPartOfUnit<Machine, Element>(here, below, columns - j, out);
+        PackPartOfUnit<Machine, Element>(rows, columns - j, out);
       }
     }
   }

@@ -2,7 +2,7 @@
 // are rounded separately, because no instruction is named.
 
 #include "collops/kernels/gemm/gemm_loops.h"
-#include "collops/kernels/reduce/reduce_elements.h"
+#include "collops/kernels/half.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -57,6 +57,7 @@ struct Portable {
 }  // namespace
 
 const GemmKernels* PortableGemmKernels(DType dtype) {
+  if (dtype == DType::kInt8) return CountingKernelsFor<Portable>();
   return Float32KernelsFor<Portable>(dtype);
 }
 
