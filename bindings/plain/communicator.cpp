@@ -61,6 +61,21 @@ void BindPlainLevel(py::module_& module) {
                         const std::string& message) {
         self.Refuse(MethodOf(operation), Status(static_cast<ErrorCode>(code), message));
       });
+  using Moe = PlainLevel::MoeArguments;
+  using Object = const py::object&;
+  bound
+      .def("moe_dispatch",
+           [](PlainLevel& self, Object x, Object topk_ids, Object num_experts, Object quantize,
+              Object scales, Object handle, Object out) {
+             return self.DispatchToExperts(
+                 Moe{x, topk_ids, num_experts, py::none(), quantize, scales, handle, out});
+           })
+      .def("moe_combine",
+           [](PlainLevel& self, Object rows, Object topk_weights, Object handle, Object out) {
+             const py::none none;
+             return self.CombineFromExperts(
+                 Moe{rows, none, none, topk_weights, none, none, handle, out});
+           });
   using P = PlainCall;
   using A = Given;
   BindCall<P::kAllGather, &A::x, &A::out>(&bound);

@@ -58,6 +58,20 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object Recv(const Object& out, const Object& from, const Object& tag, bool return_source);
   Object Exchange(const Object& messages);
 
+  // moe.cpp; None: not given.
+  struct MoeArguments {
+    Object x;  // of a combine: rows
+    Object topk_ids;
+    Object num_experts;
+    Object topk_weights;
+    Object quantize;
+    Object scales;
+    Object handle;
+    Object out;
+  };
+  Object DispatchToExperts(const MoeArguments& given);
+  Object CombineFromExperts(const MoeArguments& given);
+
   // Sends an error of this rank to the ranks that wait in a call; nothing if the communicator has
   // ended.
   void Refuse(const char* name, const Status& reason) const;

@@ -172,7 +172,9 @@ def moe_combine(
     return outputs
 
 
-def _routing(topk_ids: Sequence[Ids], num_experts: int) -> tuple[LinearParallel, Ids]:
+def _routing(
+    topk_ids: Sequence[Ids], num_experts: int
+) -> tuple[LinearParallel, npt.NDArray[np.int64]]:
     """Return the groups of the experts, and the rows that each rank has for each of them."""
     size = len(topk_ids)
     call = LinearParallel(ALL_TO_ALL_EXPERTS, size, ep_size=size, local_experts=num_experts // size)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collops.collectives.cuda_arrays import cuda_empty_cache as cuda_empty_cache
     from collops.collectives.messages import RecvFrom as RecvFrom
     from collops.collectives.messages import SendTo as SendTo
+    from collops.collectives.moe import MoeHandle as MoeHandle
     from collops.collectives.started import StartedCall as StartedCall
     from collops.cuda_array import CudaArray as CudaArray
     from collops.errors import AbortedError as AbortedError
@@ -69,6 +70,7 @@ _NAMES = {
     "collectives.communicator": "Communicator",
     "collectives.cuda_arrays": "cuda_empty cuda_empty_cache",
     "collectives.messages": "RecvFrom SendTo",
+    "collectives.moe": "MoeHandle",
     "collectives.started": "StartedCall",
     "cuda_array": "CudaArray",
     "errors": "AbortedError ArgumentError Error ErrorCode OutOfMemoryError PeerLostError "

@@ -15,6 +15,7 @@ from tests.conformance import even_calls as even
 from tests.conformance import large_linear_cases as large
 from tests.conformance import linear_calls as linear
 from tests.conformance import message_calls as messages
+from tests.conformance import moe_calls as experts
 from tests.conformance import rooted_calls as rooted
 from tests.conformance import v_calls as v
 from tests.conformance.operator_runs import OperatorRuns, golden_bounds
@@ -97,6 +98,13 @@ MESSAGE_RUNS = [
     *(Run(level, 3, "cuda", backend="nccl") for level in ("atb", "plain")),
     Run("atb", 4, "cuda", threads=True, backend="nccl"),
 ]
+MOE_RUNS = [
+    *(Run("plain", ranks, num_threads=1) for ranks in (1, 2, 4)),
+    *(Run("plain", 3, memory, num_threads=1) for memory in ("window", "unaligned")),
+    Run("plain", 3, threads=True, num_threads=1),
+    *(Run("plain", 2, isa=isa, num_threads=1) for isa in ISAS),
+    Run("plain", 2, num_threads=3),
+]
 LINEAR_RUNS = [
     Run("atb", 2, num_threads=1),
     Run("atb", 2, "window", isa="avx2", num_threads=1),
@@ -119,6 +127,7 @@ LARGE_LINEAR_RUNS = [
 ]
 # Why a backend has no runs.
 NO_MESSAGES = {"cuda": "refused: backend cuda has no messages between two ranks: use nccl"}
+NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hccl", *GPU_BACKENDS)}
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
 )
@@ -153,6 +162,11 @@ def plain_row(*functions: Any, **row: Any) -> OperatorRuns:
     return OperatorRuns(cases, call, ROOTED_RUNS, wanted, **row)
 
 
+def moe_row(*functions: Any, **row: Any) -> OperatorRuns:
+    cases, call, wanted = functions
+    return OperatorRuns(cases, call, MOE_RUNS, wanted, without=NO_EXPERTS, **row)
+
+
 TABLE: dict[str, OperatorRuns] = {
     "all_gather_v": v_row("all_gather_v"),
     "reduce_scatter_v": v_row("reduce_scatter_v"),
@@ -173,4 +187,6 @@ TABLE: dict[str, OperatorRuns] = {
     "reduce": plain_row(
         rooted.reductions, rooted.reduce, rooted.reduced, bounds=even.bounds, moves=False
     ),
+    "moe_dispatch": moe_row(experts.dispatches, experts.moe_dispatch, experts.wanted_rows),
+    "moe_combine": moe_row(experts.combines, experts.moe_combine, experts.wanted_sums, moves=False),
 }

@@ -23,7 +23,7 @@ API_PAGES = {
     "communicator": ApiPage(
         "Communicator",
         "The plain level: a group of ranks and its calls.",
-        of("collops", "init Communicator StartedCall SendTo RecvFrom"),
+        of("collops", "init Communicator StartedCall SendTo RecvFrom MoeHandle"),
     ),
     "operations": ApiPage(
         "Operations",

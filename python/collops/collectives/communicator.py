@@ -10,6 +10,7 @@ from collops.collectives.calls import bad_argument, is_time, of_communicator
 from collops.collectives.cuda_arrays import empty_of_communicator
 from collops.collectives.gathers import Gathers
 from collops.collectives.messages import Messages
+from collops.collectives.moe import Experts
 from collops.collectives.products import Products
 from collops.collectives.reductions import Reductions
 from collops.collectives.started import StartedCall, refuse_name
@@ -54,7 +55,7 @@ def communicator_named(name: str) -> Communicator | None:
 
 
 @of_communicator
-class GroupCalls(Gathers, Reductions, Products, Messages):
+class GroupCalls(Gathers, Reductions, Products, Experts, Messages):
     """Every call that waits for other ranks; each of them can be started."""
 
     def barrier(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from collops import RecvFrom, SendTo
+from collops import MoeHandle, RecvFrom, SendTo
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -42,6 +42,7 @@ def calls_of(rank: int, size: int) -> list[Call]:
         ("scatterv", (same if rank == 0 else None, [2] * size), {}),
         ("reduce", (same,), {}),
         ("barrier", (), {}),
+        ("moe_dispatch", (rows, np.full((rank + 1, 1), rank), 2 * size), {}),
         ("matmul_all_reduce", (x, weight), {"residual": np.ones(2, np.float32)}),
         ("all_gather_matmul", (x, weight), {}),
         ("all_gather_matmul", (x, weight), {"gather_rows": [size] * size}),
@@ -53,6 +54,8 @@ def calls_of(rank: int, size: int) -> list[Call]:
 
 def flat(value: Any) -> Any:
     """What can be compared: lists for arrays."""
+    if isinstance(value, MoeHandle):
+        value = list(vars(value).values())
     if isinstance(value, (list, tuple)):
         return [flat(entry) for entry in value]
     return value.tolist() if hasattr(value, "tolist") else value

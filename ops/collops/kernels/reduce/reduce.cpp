@@ -10,7 +10,12 @@
 namespace collops::kernels {
 namespace {
 
-const ReduceKernels& Kernels() {
+// Bytes of the destination that one thread reduces at a time; a multiple of a cache line.
+constexpr int64_t kPartBytes = 128 << 10;
+
+}  // namespace
+
+const ReduceKernels& ActiveReduceKernels() {
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
     case Isa::kAmx:
@@ -26,18 +31,13 @@ const ReduceKernels& Kernels() {
   return kPortableReduceKernels;
 }
 
-// Bytes of the destination that one thread reduces at a time; a multiple of a cache line.
-constexpr int64_t kPartBytes = 128 << 10;
-
-}  // namespace
-
 bool CanReduce(DType dtype, ReduceOp op) {
   return kPortableReduceKernels.reduce(dtype, op) != nullptr;
 }
 
 void Reduce(void* destination, const void* const* sources, int num_sources, int64_t count,
             DType dtype, ReduceOp op, int64_t whole_bytes, int divisor) {
-  const ReduceKernel kernel = Kernels().reduce(dtype, op);
+  const ReduceKernel kernel = ActiveReduceKernels().reduce(dtype, op);
   const int64_t bytes = count * SizeOf(dtype);
   if (divisor == 0) divisor = num_sources;
   const bool stream = std::max(whole_bytes, bytes) >= StreamedOutputBytes();
@@ -55,7 +55,7 @@ void Reduce(void* destination, const void* const* sources, int num_sources, int6
 
 void RunningSum(float* sums, const float* before, const void* const* sources, int num_sources,
                 int64_t count, DType dtype, ReduceOp op) {
-  const RunningSumKernel kernel = Kernels().running_sum(dtype, op);
+  const RunningSumKernel kernel = ActiveReduceKernels().running_sum(dtype, op);
   const int64_t bytes = count * (num_sources * SizeOf(dtype) + 8);
   const int64_t parts = bytes < kLeastSharedBytes ? 1 : NumThreads();
   if (parts == 1) return kernel(sums, before, sources, num_sources, 0, count);
@@ -67,7 +67,7 @@ void RunningSum(float* sums, const float* before, const void* const* sources, in
 void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,
               const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out,
               float divisor) {
-  const StoreSumKernel kernel = Kernels().store_sum(dtype);
+  const StoreSumKernel kernel = ActiveReduceKernels().store_sum(dtype);
   const auto store = [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       kernel(partials, num_partials, row * ld_partial, divisor, residual, columns,

@@ -1,6 +1,7 @@
 // The reductions for AVX2 with F16C. Built with these switched on (ops/collops/CMakeLists.txt).
 
 #include "collops/kernels/reduce/reduce_loops.h"
+#include "collops/kernels/reduce/row_loops.h"
 #include "collops/kernels/reduce/sum_loops.h"
 
 namespace collops::kernels {
@@ -51,6 +52,7 @@ struct Avx2 {
 }  // namespace
 
 const ReduceKernels kAvx2ReduceKernels = {&Kernels<Avx2>::Find, &FindRunningSumKernel<Avx2>,
-                                          &FindStoreSumKernel<Avx2>};
+                                          &FindStoreSumKernel<Avx2>, &FindWeightedSumKernel<Avx2>,
+                                          &FindQuantizeKernel<Avx2>};
 
 }  // namespace collops::kernels

@@ -2,6 +2,7 @@
 // (ops/collops/CMakeLists.txt). AVX512_BF16 is not among them: its conversion flushes subnormals.
 
 #include "collops/kernels/reduce/reduce_loops.h"
+#include "collops/kernels/reduce/row_loops.h"
 #include "collops/kernels/reduce/sum_loops.h"
 
 namespace collops::kernels {
@@ -52,7 +53,8 @@ struct Avx512 {
 
 }  // namespace
 
-const ReduceKernels kAvx512ReduceKernels = {&Kernels<Avx512>::Find, &FindRunningSumKernel<Avx512>,
-                                            &FindStoreSumKernel<Avx512>};
+const ReduceKernels kAvx512ReduceKernels = {
+    &Kernels<Avx512>::Find, &FindRunningSumKernel<Avx512>, &FindStoreSumKernel<Avx512>,
+    &FindWeightedSumKernel<Avx512>, &FindQuantizeKernel<Avx512>};
 
 }  // namespace collops::kernels

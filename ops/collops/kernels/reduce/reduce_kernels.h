@@ -19,17 +19,30 @@ using RunningSumKernel = void (*)(float* sums, const float* before, const void* 
 using StoreSumKernel = void (*)(const float* const* partials, int num_partials, int64_t offset,
                                 float divisor, const void* residual, int64_t columns, void* out);
 
+// One row of WeightedSums(); without `weights` they are 1.
+using WeightedSumKernel = void (*)(void* out, const void* const* rows, const float* weights,
+                                   int num_rows, int64_t columns);
+
+// Quantises a row and returns its scale; see QuantizeRows().
+using QuantizeKernel = float (*)(int8_t* out, const void* row, int64_t columns);
+
 // The kernels of one instruction set; each function is null where there is no such kernel. All sets
 // give the same bits.
 struct ReduceKernels {
   ReduceKernel (*reduce)(DType dtype, ReduceOp op);
   RunningSumKernel (*running_sum)(DType dtype, ReduceOp op);  // float16 and bfloat16
-  StoreSumKernel (*store_sum)(DType dtype);                   // float32, float16 and bfloat16
+  // float32, float16 and bfloat16
+  StoreSumKernel (*store_sum)(DType dtype);
+  WeightedSumKernel (*weighted_sum)(DType dtype);
+  QuantizeKernel (*quantize)(DType dtype);
 };
 
 // Avx2 and Avx512 exist on x86-64 only, and run where CanRun() of isa.h says so.
 extern const ReduceKernels kPortableReduceKernels;
 extern const ReduceKernels kAvx2ReduceKernels;
 extern const ReduceKernels kAvx512ReduceKernels;
+
+// Those of ActiveIsa().
+const ReduceKernels& ActiveReduceKernels();
 
 }  // namespace collops::kernels

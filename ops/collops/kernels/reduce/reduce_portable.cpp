@@ -2,6 +2,7 @@
 // arm64 uses instructions by name, because every arm64 CPU converts it.
 
 #include "collops/kernels/reduce/reduce_loops.h"
+#include "collops/kernels/reduce/row_loops.h"
 #include "collops/kernels/reduce/sum_loops.h"
 
 #if defined(__aarch64__)
@@ -56,6 +57,7 @@ struct Portable {
 }  // namespace
 
 const ReduceKernels kPortableReduceKernels = {
-    &Kernels<Portable>::Find, &FindRunningSumKernel<Portable>, &FindStoreSumKernel<Portable>};
+    &Kernels<Portable>::Find, &FindRunningSumKernel<Portable>, &FindStoreSumKernel<Portable>,
+    &FindWeightedSumKernel<Portable>, &FindQuantizeKernel<Portable>};
 
 }  // namespace collops::kernels

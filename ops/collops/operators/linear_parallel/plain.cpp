@@ -1,8 +1,5 @@
 #include "collops/operators/plain/plans.h"
 
-#include <sys/mman.h>
-
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -23,21 +20,6 @@ P::ParallelType TypeOf(PlainCall::Method method) {
   if (method == PlainCall::kMatmulReduceScatter) return P::LINEAR_REDUCE_SCATTER;
   return method == PlainCall::kAllGatherMatmul ? P::ALL_GATHER_LINEAR
                                                : P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
-}
-
-// Scratch memory that all products of this thread share, until one needs more; null where there is
-// not so much.
-void* Scratch(uint64_t bytes) {
-  constexpr uint64_t kHugePage = uint64_t{1} << 21;  // without such pages it is only slower
-  thread_local std::unique_ptr<void, void (*)(void*)> memory(nullptr, &std::free);
-  thread_local uint64_t size = 0;
-  if (bytes <= size) return memory.get();
-  memory.reset();  // first: there may not be room for both
-  size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  memory.reset(std::aligned_alloc(kHugePage, size));
-  if (memory == nullptr) size = 0;
-  static_cast<void>(madvise(memory.get(), size, MADV_HUGEPAGE));
-  return memory.get();
 }
 
 class ProductPlan : public PlainPlan {
@@ -75,7 +57,7 @@ class ProductPlan : public PlainPlan {
     uint64_t bytes = 0;
     Status status = product->Prepare(tensors, &bytes);
     const bool on_cpu = communicator->device().kind == DeviceKind::kCpu;
-    void* const memory = !on_cpu ? tensors.workspace : status.ok() ? Scratch(bytes) : nullptr;
+    void* const memory = !on_cpu ? tensors.workspace : status.ok() ? PlainScratch(bytes) : nullptr;
     if (status.ok() && memory == nullptr && bytes > 0) {
       status = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", bytes,
                      " bytes of workspace");

@@ -1,5 +1,10 @@
 #include "collops/operators/plain/plain_tensors.h"
 
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <memory>
+
 #include "collops/kernels/reduce/reduce.h"
 
 namespace collops {
@@ -68,6 +73,19 @@ Status CheckApart(const PlainTensors& tensors, const char* method, std::optional
       ERROR_INVALID_TENSOR_ADDR, method, ": out overlaps x in memory: give it memory of its own",
       exception);
   return Ok();
+}
+
+void* PlainScratch(uint64_t bytes) {
+  constexpr uint64_t kHugePage = uint64_t{1} << 21;  // without such pages it is only slower
+  thread_local std::unique_ptr<void, void (*)(void*)> memory(nullptr, &std::free);
+  thread_local uint64_t size = 0;
+  if (bytes <= size) return memory.get();
+  memory.reset();  // first: there may not be room for both
+  size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  memory.reset(std::aligned_alloc(kHugePage, size));
+  if (memory == nullptr) size = 0;
+  static_cast<void>(madvise(memory.get(), size, MADV_HUGEPAGE));
+  return memory.get();
 }
 
 void AddSizeOf(const Communicator& communicator, const PlainTensor& x, CollectiveTerms* terms) {

@@ -44,6 +44,10 @@ Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_coun
 Status CheckApart(const PlainTensors& tensors, const char* method, std::optional<int64_t> offset,
                   const char* exception);
 
+// Scratch memory that all calls of this thread share, until one needs more; null where there is not
+// so much.
+void* PlainScratch(uint64_t bytes);
+
 // Adds what the ranks of the communicator compare of x: its shape, of whose more than eight
 // dimensions the last ones count as one, or its number of elements.
 void AddSizeOf(const Communicator& communicator, const PlainTensor& x, CollectiveTerms* terms);
