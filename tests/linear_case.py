@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from collops.golden.cases import Case
+from collops.golden.data.acl_types import dtype_number
 from collops.golden.operators.linear_parallel.groups import LinearParallel, place
 from collops.golden.operators.linear_parallel.reference import output_block
 
@@ -39,6 +40,12 @@ def param_of(case: Case, rank: int, /, **fields: Any) -> collops.LinearParallelP
         keep_intermediate=call.keep_intermediate,
         two_dim_tp_info=collops.TwoDimTPInfo(
             ag_dim=call.ag_dim, rs_dim=call.rs_dim, inner_dim_is_ag=int(call.inner_dim_is_ag)
+        ),
+        quant_type=call.quant_type,
+        quant_group_size=call.quant_group_size,
+        out_data_type=dtype_number(call.out_dtype) if call.out_dtype else -1,
+        moe_info=collops.MoeInfo(
+            local_expert_nums=call.local_experts, ep_size=call.ep_size, tp_size=call.tp_size
         ),
         **rows_lists(case, rank),
         **fields,

@@ -12,11 +12,12 @@ from ..operators.linear_parallel.groups import LinearParallel
 from ..operators.table import OPERATORS
 
 # Fields that most cases do not use; they are written only if they are set.
-_RARE = {"root": 0, "peer": 0, "transpose": False, "rdispls": ()}
+_RARE = {"root": 0, "peer": 0, "transpose": False, "rdispls": (), "quant_type": 0}
 _RARE_OF_LINEAR = {
     "quant_type": -1,
     "quant_group_size": 0,
     "out_dtype": "",
+    "has_bias": True,
     "local_experts": 1,
     "ep_size": 1,
     "tp_size": 1,
@@ -87,7 +88,7 @@ def _check(fields: Mapping[str, Any]) -> None:
     for name, words in known.items():
         if name in fields and fields[name] not in words:
             raise TypeError(f"{name} is not one of {', '.join(words)}, got {fields[name]!r}")
-    for name in ("rank_size", "seed", "columns", "root", "peer"):
+    for name in ("rank_size", "seed", "columns", "root", "peer", "quant_type"):
         least = 1 if name == "rank_size" else 0
         if name in fields and not _is_count(fields[name], least):
             raise TypeError(f"{name} is not a whole number from {least}, got {fields[name]!r}")

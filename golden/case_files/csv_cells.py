@@ -15,6 +15,8 @@ from ..operators.table import OPERATIONS
 from .case_fields import distinct_fields
 from .csv_row import STAGES, CsvRow, Expectation, RowError, RowTensor
 
+# In the cells of outputs: whatever the operator has.
+_RESERVED = "reserved"
 GENERATORS = ("one", "zero", "random", "customize")
 # The most digits of a number that always fits into 64 bits.
 _MOST_DIGITS = 18
@@ -65,6 +67,7 @@ def read_row(cells: Mapping[str, str], place: str) -> CsvRow:
     known = operator in OPERATIONS
     expected = _expectation(cells, place)
     has_tensors = known and expected.stage != "create"
+    infers = has_tensors and _infers_outputs(cells, place)
     return CsvRow(
         place=place,
         number=number,
@@ -72,10 +75,11 @@ def read_row(cells: Mapping[str, str], place: str) -> CsvRow:
         operator=operator,
         params=_params(cells, place) if known else {},
         inputs=_tensors(cells, "In", place) if has_tensors else (),
-        outputs=_tensors(cells, "Out", place) if has_tensors else (),
+        outputs=_tensors(cells, "Out", place) if has_tensors and not infers else (),
         expected=expected,
         soc_versions=tuple(s.strip() for s in cells["SocVersion"].split(",") if s.strip()),
-        result_file=_result_file(cells, place) if has_tensors else "",
+        result_file=_result_file(cells, place) if has_tensors and not infers else "",
+        infers_outputs=infers,
     )
 
 
@@ -129,6 +133,16 @@ def _json_number(text: str) -> int:
     if len(text) > _MOST_DIGITS + 3:
         raise ValueError(f"a number of {len(text)} digits does not fit into 64 bits")
     return int(text)
+
+
+def _infers_outputs(cells: Mapping[str, str], place: str) -> bool:
+    """Return whether a cell of the outputs is reserved, so that infer_shape says what they are."""
+    columns = ("OutNum", "OutDType", "OutFormat", "OutShape")
+    reserved = [name for name in columns if _RESERVED in cells[name].lower()]
+    if reserved and cells["OutTensorFile"]:
+        problem = f"names a file, but {reserved[0]} is {_RESERVED}"
+        raise RowError(place, "OutTensorFile", problem, cells["OutTensorFile"])
+    return bool(reserved)
 
 
 def _tensors(cells: Mapping[str, str], side: str, place: str) -> tuple[RowTensor, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..data.dtypes import storage
 from ..operators.table import OPERATIONS
 from .csv_row import MOST_RANKS, CsvRow, Expectation
 from .differences import difference_of
@@ -12,6 +14,8 @@ from .differences import difference_of
 # The chip whose rules collops follows. An error that a row expects only on other chips (for example
 # for a dtype that the 310P lacks) need not occur in collops.
 MIRRORED_SOC = "Ascend910B"
+# Of one tensor of one rank, in a row that must work; and the most that ATB takes.
+MOST_BYTES, _ATB_BYTES = 1 << 29, 256 * 10**9
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,11 @@ class Plan:
 def plan_row(row: CsvRow) -> Plan:
     """Return what to do with a row, by the first of these rules that applies.
 
-    Skipped: an operator that is not one of collops', quantised and MoE rows, tensors of format
-    FRACTAL_NZ (unless the row expects its refusal), more ranks than MOST_RANKS (unless creation
-    must fail). Then the rows of differences.DIFFERENCES; the others run, with an excuse where the
-    row expects its error on other chips alone.
+    Skipped: an operator that is not one of collops', tensors of format FRACTAL_NZ (unless the row
+    expects its refusal), more ranks than MOST_RANKS (unless creation must fail), tensors of
+    MOST_BYTES or more (unless an error is expected, which needs no data). Then the rows of
+    differences.DIFFERENCES; the others run, with an excuse where the row expects its error on other
+    chips alone.
 
     Args:
         row: the row.
@@ -76,6 +81,14 @@ def _has_too_many_ranks(row: CsvRow) -> bool:
     return row.rank_size > MOST_RANKS and row.expected.stage != "create"
 
 
+def _has_huge_data(row: CsvRow) -> bool:
+    """Whether golden, which computes what all ranks get, would need many times as much memory."""
+    made = [t for t in (*row.inputs, *row.outputs) if t.can_be_made]
+    sizes = [math.prod(t.shape) * storage(t.dtype).itemsize for t in made]
+    # Those beyond ATB's own limit are for the operator to refuse.
+    return not row.expected.stage and MOST_BYTES <= max(sizes, default=0) <= _ATB_BYTES
+
+
 def _fails_elsewhere_only(row: CsvRow) -> bool:
     fails = row.expected.stage != ""
     return fails and bool(row.soc_versions) and MIRRORED_SOC not in row.soc_versions
@@ -84,5 +97,6 @@ def _fails_elsewhere_only(row: CsvRow) -> bool:
 _OUTSIDE: tuple[tuple[Callable[[CsvRow], bool], str], ...] = (
     (_has_nz_data, "FRACTAL_NZ data"),
     (_has_too_many_ranks, f"more than {MOST_RANKS} ranks"),
+    (_has_huge_data, f"a tensor of {MOST_BYTES >> 20} MiB or more"),
 )
 _ELSEWHERE = "the expected error exists on another SoC alone"

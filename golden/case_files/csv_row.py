@@ -71,7 +71,8 @@ class CsvRow:
     `place` is file:line, for messages; file names of tensors are relative to the case file. Rows
     that expect an error at creation have no tensors, because creation fails before any is made;
     rows of an unknown operator have a number and a name only. `result_file` is OutTensorFile of a
-    row without outputs: the expected x after the call.
+    row without outputs: the expected x after the call. With `infers_outputs` the row does not say
+    which outputs it has: they are those of infer_shape.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "two ranks", "AllGatherVOperation", {"rankSize": 2})
@@ -89,6 +90,7 @@ class CsvRow:
     expected: Expectation = Expectation()
     soc_versions: tuple[str, ...] = ()
     result_file: str = ""
+    infers_outputs: bool = False
 
     @property
     def rank_size(self) -> int:

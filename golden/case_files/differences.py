@@ -6,10 +6,14 @@ import math
 from itertools import accumulate
 
 from ..data.shares import first_overlap
+from ..operators.linear_parallel.entry import linear_call
+from ..operators.linear_parallel.experts import received_rows, sent_rows
+from ..operators.linear_parallel.groups import ALL_TO_ALL_EXPERTS
 from ..operators.table import OPERATIONS
 from .all_to_all_differences import ALL_TO_ALL_DIFFERENCES
-from .csv_row import CsvRow, Expectation
+from .csv_row import MOST_RANKS, CsvRow, Expectation
 from .difference import Difference, passed_numbers
+from .row_inputs import rank_input
 
 _GATHER, _SCATTER = "AllGatherVOperation", "ReduceScatterVOperation"
 _LINEAR = "LinearParallelOperation"
@@ -44,8 +48,8 @@ def _refuses_dtype_of_x(row: CsvRow) -> bool:
     return (
         dtype in operator.more_dtypes(row.params)
         and all(tensor.format == "nd" for tensor in (*row.inputs, *row.outputs))
-        and len(row.inputs) in operator.input_numbers
-        and others == [one.dtype or dtype for one in operator.inputs[: len(others)]]
+        and len(row.inputs) in operator.input_numbers(row.params)
+        and others == [one.dtype or dtype for one in operator.inputs_of(row.params)[: len(others)]]
         and all(tensor.dtype == dtype for tensor in row.outputs)
     )
 
@@ -122,6 +126,50 @@ def _ignores_type(row: CsvRow) -> bool:
     return not same and row.outputs[0].shape[:-1] == row.inputs[0].shape[:-1]
 
 
+def _has_experts(row: CsvRow) -> bool:
+    """Whether a row of LinearParallel must work, and has experts and all inputs."""
+    numbers = OPERATIONS[row.operator].input_numbers(row.params)
+    return (
+        not row.expected.stage and row.params.get("type") in (5, 6) and len(row.inputs) in numbers
+    )
+
+
+def _x_misfits_experts(row: CsvRow) -> bool:
+    if not _has_experts(row):
+        return False
+    x, weight = (tensor.shape for tensor in row.inputs[:2])
+    at = -1 if row.params.get("transWeight", True) else -2
+    return len(x) == 2 and len(weight) == 3 and x[1] != weight[at]
+
+
+def _drops_rows(row: CsvRow) -> bool:
+    """Whether a rank has more rows than its x, or than maxOutputSize."""
+    if not _has_experts(row):
+        return False
+    call, matrix, most = linear_call(row.params, row.rank_size), *row.inputs[-2:]
+    if not matrix.can_be_made or not row.inputs[0].shape or len(most.shape) != 1:
+        return False
+    try:
+        tokens = rank_input(row, 0, len(row.inputs) - 2)
+        pairs = [(sent_rows(call, tokens, r), received_rows(call, tokens, r)) for r in _ranks(row)]
+    except (OSError, ValueError):
+        return False
+    limits = (row.inputs[0].shape[0], most.shape[0])
+    limits = limits if call.type == ALL_TO_ALL_EXPERTS else limits[::-1]
+    return any(sent > limits[0] or received > limits[1] for sent, received in pairs)
+
+
+def _ranks(row: CsvRow) -> range:
+    return range(min(row.rank_size, MOST_RANKS))
+
+
+def _has_int8_groups(row: CsvRow) -> bool:
+    """Whether a row that must work has an int8 x and scales per group, which ATB does not check."""
+    kinds = row.params.get("type", 0), row.params.get("quantType")
+    is_int8 = bool(row.inputs) and row.inputs[0].dtype == "int8"
+    return not row.expected.stage and is_int8 and kinds in ((1, 2), (2, 2), (4, 2))
+
+
 DIFFERENCES = (
     Difference(
         tuple(OPERATIONS),
@@ -183,6 +231,27 @@ DIFFERENCES = (
         "type decides on every backend",
         None,
         pattern="hccl or lccl with the output of type 0, and another type",
+    ),
+    Difference(
+        (_LINEAR,),
+        _has_int8_groups,
+        "an int8 x has no scale per group",
+        _BAD_COUNTS,
+        pattern="NO_ERROR for an int8 x with scales per group, of types 1, 2 and 4",
+    ),
+    Difference(
+        (_LINEAR,),
+        _x_misfits_experts,
+        "x must fit the weight",
+        Expectation("infer_shape", "ERROR_INVALID_TENSOR_DIM"),
+        pattern="NO_ERROR for an x that does not fit the weight, of types 5 and 6",
+    ),
+    Difference(
+        (_LINEAR,),
+        _drops_rows,
+        "rows that do not fit are an error",
+        Expectation("execute", "ERROR_INVALID_TENSOR_DIM"),
+        pattern="NO_ERROR although rows do not fit x or maxOutputSize, of types 5 and 6",
     ),
     *ALL_TO_ALL_DIFFERENCES,
 )

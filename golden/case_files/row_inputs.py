@@ -8,6 +8,8 @@ import numpy as np
 
 from ..data.dtypes import Array, storage
 from ..data.generators import generate
+from ..operators.linear_parallel.entry import linear_call
+from ..operators.linear_parallel.quantised_data import even_tokens
 from ..operators.operator import Operator
 from ..operators.table import OPERATIONS
 from .csv_row import MOST_RANKS, CsvRow, RowError, RowTensor
@@ -131,26 +133,31 @@ def from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
 def _generated(row: CsvRow, position: int, rank: int, seed: int, same_data: bool) -> Array:
     tensor = row.inputs[position]
     operator = OPERATIONS.get(row.operator)
-    if operator and tensor.generator == "customize" and 0 < position <= len(operator.inputs):
-        holds = operator.inputs[position - 1].holds
-        if holds != "data":
-            return _customized(row, tensor, holds, operator, rank)
-    return generate(
+    stated = operator.inputs_of(row.params) if operator else ()
+    holds = stated[position - 1].holds if 0 < position <= len(stated) else "data"
+    is_scale = holds == "scale" and tensor.dtype == "int64"
+    if operator and tensor.generator == "customize" and holds not in ("data", "scale"):
+        return _customized(row, tensor, holds, operator, rank)
+    made = generate(
         tensor.generator,
         tensor.shape,
-        tensor.dtype,
+        "float32" if is_scale else tensor.dtype,
         value_range=tensor.range,
         rank=rank,
         position=position,
         seed=seed,
         same_data=same_data,
     )
+    # As in ATB's own tool, an int64 scale is the bits of a float32 whose 13 lowest are 0.
+    return made.view(np.uint32).astype(np.int64) >> 13 << 13 if is_scale else made
 
 
 def _customized(row: CsvRow, tensor: RowTensor, holds: str, operator: Operator, rank: int) -> Array:
     """Return counts, displacements or the y of an even split, in the row's shape."""
     if holds == "length":
         return np.zeros(tensor.shape, storage(tensor.dtype))
+    if holds == "tokens":
+        return np.resize(_tokens(row), tensor.shape).astype(storage(tensor.dtype))
     x = row.inputs[0]
     ranks = range(max(row.rank_size, 1))
     if "{rank}" in x.file:
@@ -160,3 +167,10 @@ def _customized(row: CsvRow, tensor: RowTensor, holds: str, operator: Operator, 
     values = operator.split(sizes, rank)
     # A tensor of a wrong length is filled up, because the row tests the length.
     return np.resize(np.array(values[holds]), tensor.shape).astype(storage(tensor.dtype))
+
+
+def _tokens(row: CsvRow) -> Array:
+    """Return the matrix of a row with experts, with as many rows for each as all have room for."""
+    call = linear_call(row.params, row.rank_size)
+    length = row.inputs[-1].shape
+    return even_tokens(call, row.inputs[0].shape[0], length[0] if length else 0)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from ..data.acl_types import dtype_number
 from ..data.dtypes import Array, name_of, rounded
+from ..data.kinds import fill
 from ..data.reduction import ATB_REDUCE_OPS, reduce_ranks
 from .case import Case
 from .case_lists import ALL_PAIRS, HUGE, every_dim, every_reduction, reduced_data
 from .even import Even, check_alike
-from .operator import COMPUTES, Operator, Params, each, xs_of
+from .operator import COMPUTES, Input, Inputs, Operator, Outputs, Params, each, xs_of
+from .output_layout import OutputLayout
 
 
 def all_reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> Array:
@@ -98,26 +103,69 @@ def _cases(size: int) -> Iterator[Case]:
     yield case("shape-odd", (3 * size + 1,), "bfloat16", op="sum")
     yield case("shape-no-rows", (0, 4), "float16", op="sum")
     yield case("shape-huge", (HUGE,), "float64", op="sum")
+    for name, mode, shape, kind in (
+        ("tensor", 1, (5, 16), "random"),
+        ("channel", 2, (3, 2, 48), "random"),
+        ("special", 2, (2, 64), "special"),
+        ("no_rows", 1, (0, 16), "random"),
+    ):
+        plain = case(f"quantised-{name}", shape, "int8", op="sum", kind=kind)
+        yield replace(plain, quant_type=mode)
+
+
+def _is_quantised(params: Params) -> bool:
+    # A row with an unknown mode is run, because creation must refuse it.
+    mode = params.get("quantType")
+    return isinstance(mode, int) and mode in (1, 2)
+
+
+def _params(case: Case) -> dict[str, Any]:
+    more = {"quantType": case.quant_type, "outDataType": dtype_number(case.output_dtype)}
+    return _EVEN.op_param(case) | (more if case.quant_type else {})
+
+
+def _tensors(case: Case, rank: int) -> dict[str, Array]:
+    shape = case.x_shapes[rank]
+    tensors = {"x": fill(shape, case.dtype, rank, case.seed, case.kind)}
+    if case.quant_type:
+        scales: tuple[int, ...] = (1,) if case.quant_type == 1 else (shape[-1],)
+        scales = (1, *scales) if case.quant_type == 2 and rank % 2 else scales
+        tensors["scale"] = fill(scales, "float16", rank + 1, case.seed, case.kind)
+        tensors["offset"] = np.array([0.3 * rank - 1], np.float16)
+    return tensors
+
+
+def _outputs(params: Params, inputs: Inputs) -> Outputs:
+    xs = xs_of(inputs)
+    if _is_quantised(params):
+        return each(all_reduce_quantised(xs, *([own[at] for own in inputs] for at in (1, 2))))
+    return each(all_reduce(xs, _EVEN.op(params)) for _ in inputs)
+
+
+def _layout(params: Params, inputs: Inputs) -> OutputLayout:
+    plain = _EVEN.layout(params, inputs)
+    # The sum is not the output, and explain must not take it for that.
+    return OutputLayout(blocks=plain.blocks) if _is_quantised(params) else plain
 
 
 def _outside(params: Params) -> str:
-    # A row with an unknown mode is run, because creation must refuse it.
-    mode = params.get("quantType")
-    return "quantised" if isinstance(mode, int) and mode in (1, 2) else ""
+    return "quantised" if _is_quantised(params) else ""
 
+
+_SCALES = (Input("scale", "float16"), Input("offset", "float16"))
 
 ALL_REDUCE = Operator(
     name=_EVEN.name,
     operation="AllReduceOperation",
     cases=_cases,
-    outputs=lambda params, inputs: each(
-        all_reduce(xs_of(inputs), _EVEN.op(params)) for _ in inputs
-    ),
-    layout=_EVEN.layout,
+    outputs=_outputs,
+    layout=_layout,
     even_case=_EVEN.case,
-    params=_EVEN.op_param,
+    params=_params,
+    more_inputs=lambda params: _SCALES if _is_quantised(params) else (),
+    tensors=_tensors,
     accuracy=COMPUTES,
     reductions=(*ATB_REDUCE_OPS, "prod"),
-    more_dtypes=lambda params: {"float64", "uint8"},
+    more_dtypes=lambda params: set() if _is_quantised(params) else {"float64", "uint8"},
     outside=_outside,
 )

@@ -22,6 +22,8 @@ class Case:
     displs and rdispls, the lines of the tables of `exchange.Exchange` one after the other
     (sendCounts, sdispls, rdispls of rank 0, of rank 1, ...), and `rows` are the elements that each
     rank receives. Messages, of send and recv, go from `root` to `peer`.
+    With experts `counts` are the matrix of tokens, line by line. `quant_type` is that of a
+    quantised all_reduce.
 
     Example:
         >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
@@ -46,11 +48,19 @@ class Case:
     peer: int = 0
     transpose: bool = False
     rdispls: tuple[int, ...] = ()
+    quant_type: int = 0
 
     @property
     def id(self) -> str:
         """Name that is unique among all cases and fit for a file."""
         return f"{self.operator}.p{self.rank_size}.{self.name}"
+
+    @property
+    def output_dtype(self) -> str:
+        """Name of the first output's dtype; `dtype` is x's."""
+        if self.quant_type:
+            return "float16"
+        return self.linear.out_dtype if self.linear and self.dtype == "int8" else self.dtype
 
 
 def rows_of(count: int, row: Sequence[int]) -> int:

@@ -30,7 +30,8 @@ class Input:
 
     `dtype` is its dtype, "" where it is x's. `holds` says what is in it: "own count", "counts" and
     "displacements" (of an all-to-all those of what a rank sends, beside "counts received" and
-    "displacements received"), "data" as x has it, or nothing but a "length" that is read.
+    "displacements received"), "data" as x has it, "scale", floats even where the dtype is int64,
+    "tokens" of experts, or nothing but a "length" that is read.
 
     Example:
         >>> Input("residual", optional=True).holds
@@ -53,10 +54,10 @@ class Operator:
     - `outputs`, `layout` and `bounds` take OpParam and all inputs, whether they come from a case
       or from a row of a case file: what every rank must get, where each rank's elements lie in it,
       and how far its first output may be off (None: not at all);
-    - `inputs` are those behind x. `numbers` says what they hold in a case, `split` what they hold
-      where a row says customize, from the elements of every rank's x; `tensors` makes all inputs of
-      a case, where these do not say it; `even_case` makes a case in which all ranks' x have one
-      shape (see even.Even.case);
+    - `inputs` are those behind x, `more_inputs` those of an OpParam that has others. `numbers` says
+      what they hold in a case, `split` what they hold where a row says customize, from the elements
+      of every rank's x; `tensors` makes all inputs of a case, where these do not say it;
+      `even_case` makes a case in which all ranks' x have one shape (see even.Even.case);
     - `in_place`: there is no output, and x changes; `must_receive`: ATB refuses a rank that gets
       nothing; `lists`: the lists of OpParam of which each rank may have one of its own;
     - `role` names the operator that a rank runs, "" where it takes no part, in a call that moves
@@ -76,9 +77,10 @@ class Operator:
     cases: Callable[[int], Iterable[Case]]
     outputs: Callable[[Params, Inputs], Outputs]
     layout: Callable[[Params, Inputs], OutputLayout]
-    bounds: Callable[[Params, Inputs], list[Bound]] | None = None
+    bounds: Callable[[Params, Inputs], list[Bound] | None] | None = None
     params: Callable[[Case], dict[str, Any]] = lambda case: {}
     inputs: tuple[Input, ...] = ()
+    more_inputs: Callable[[Params], tuple[Input, ...]] = lambda params: ()
     numbers: Callable[[Case, int], Numbers] = lambda case, rank: {}
     split: Callable[[Sequence[int], int], Numbers] = lambda sizes, rank: {}
     tensors: Callable[[Case, int], dict[str, Array]] | None = None
@@ -93,10 +95,14 @@ class Operator:
     more_dtypes: Callable[[Params], Collection[str]] = lambda params: {"float64", "uint8", "bool"}
     outside: Callable[[Params], str] = lambda params: ""
 
-    @property
-    def input_numbers(self) -> range:
-        """How many inputs a call may have, x included."""
-        return range(1 + sum(not one.optional for one in self.inputs), 2 + len(self.inputs))
+    def inputs_of(self, params: Params) -> tuple[Input, ...]:
+        """Return the inputs behind x of a call."""
+        return self.more_inputs(params) or self.inputs
+
+    def input_numbers(self, params: Params) -> range:
+        """Return how many inputs a call may have, x included."""
+        inputs = self.inputs_of(params)
+        return range(1 + sum(not one.optional for one in inputs), 2 + len(inputs))
 
 
 def rank_size_of(params: Params) -> int:

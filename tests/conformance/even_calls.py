@@ -28,6 +28,7 @@ def cases_of(operator: str, run: Run) -> tuple[Case, ...]:
     """The cases that a level can state: ATB has no avg, and an output of at least one row."""
     cases = all_cases(operator, rank_sizes=(run.ranks,))
     stated = [case for case in cases if run.level == "plain" or case.op in ATB_OPS]
+    stated = [case for case in stated if not case.quant_type]
     if operator == "reduce_scatter" and run.backend == "hccl":
         stated = [case for case in stated if case.dtype != "int64"]  # as ATB
     return tuple(case for case in stated if run.reduces(case.dtype, case.op, evenly=True))

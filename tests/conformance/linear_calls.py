@@ -7,8 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from collops.golden.cases import Case, all_cases
+from collops.golden.data.dtypes import name_of
 
 import collops
+from collops.tensors import numpy_type
 from tests.conformance.once import inputs
 from tests.conformance.runs import Run, as_real
 from tests.linear_case import param_of
@@ -16,20 +18,37 @@ from tests.linear_case import param_of
 
 @lru_cache
 def cases_of(run: Run) -> tuple[Case, ...]:
-    return tuple(all_cases("linear_parallel", rank_sizes=(run.ranks,)))
+    return tuple(case for case in _every(run) if _kind(case) == "plain")
+
+
+@lru_cache
+def expert_cases(run: Run) -> tuple[Case, ...]:
+    return tuple(case for case in _every(run) if _kind(case) == "experts")
+
+
+def _every(run: Run) -> list[Case]:
+    return all_cases("linear_parallel", rank_sizes=(run.ranks,))
+
+
+def _kind(case: Case) -> str:
+    """What a run must support: plain products, quantised ones, or experts."""
+    assert case.linear is not None
+    if case.linear.is_quantised:
+        return "quantised"
+    return "experts" if case.linear.has_experts else "plain"
 
 
 def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -> list[Any]:
     """The outputs of one call."""
     ins = [
-        run.place(comm, as_real(tensor, case.dtype)) for tensor in inputs(case)[comm.rank].values()
+        run.place(comm, as_real(tensor, name_of(tensor)))
+        for tensor in inputs(case)[comm.rank].values()
     ]
     if not run.threads and not run.on_device:  # threads share their environment
         os.environ["COLLOPS_FUSED"] = str(int(fused))
     operation = collops.Operation(param_of(case, comm.rank, **run.named_param(comm)))
     descs = operation.infer_shape(ins)
-    dtype = as_real(next(iter(inputs(case)[comm.rank].values())), case.dtype).dtype
-    outs = [run.poisoned(comm, desc.shape, dtype) for desc in descs]
+    outs = [run.poisoned(comm, desc.shape, numpy_type(desc.dtype)) for desc in descs]
     before = [run.values(tensor).tobytes() for tensor in ins]
     run.execute(comm, operation, ins, outs)
     after = [run.values(tensor).tobytes() for tensor in ins]

@@ -130,7 +130,8 @@ def scatterv(comm: collops.Communicator, call: Rows, run: Run) -> list[Any]:
 @lru_cache
 def reductions(run: Run) -> tuple[Case, ...]:
     """The cases of all_reduce, each with another root."""
-    cases = all_cases("all_reduce", rank_sizes=(run.ranks,))
+    every = all_cases("all_reduce", rank_sizes=(run.ranks,))
+    cases = [case for case in every if not case.quant_type]
     cases = [case for case in cases if run.reduces(case.dtype, case.op, evenly=True)]
     return tuple(replace(case, root=number % run.ranks) for number, case in enumerate(cases))
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from collops.golden.cases import Case
-from collops.golden.data.dtypes import bits_of, differs, widened
+from collops.golden.data.dtypes import bits_of, differs, name_of, widened
 
 import collops
 from collops.core import core
@@ -57,7 +57,7 @@ class Judged(NamedTuple):
     def problem(self, rank: int, number: int, got: Any, want: Any) -> str | None:
         if got.shape != want.shape:
             return f"shape {got.shape}, not {want.shape}"
-        dtype = self.case.dtype
+        dtype = name_of(want)
         if got.tobytes() == want.tobytes():
             return None
         if self.moves:

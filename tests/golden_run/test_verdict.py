@@ -153,3 +153,20 @@ def test_golden_must_have_an_answer(case_file: CaseFile) -> None:
     found = judge(call, [Report(outputs=(np.zeros(1),))] * 2)
     assert not found.passed
     assert found.text.startswith("golden cannot compute the expected outputs: ")
+
+
+@pytest.mark.parametrize(
+    ("stage", "ends", "passed"),
+    [
+        ("E", [("execute", 8), ("execute", 102)], True),
+        ("E", [("execute", 102), ("execute", 102)], False),
+        ("I", [("infer_shape", 8), ("execute", 102)], False),
+    ],
+)
+def test_a_rank_may_be_told_of_the_error_of_another_one(
+    case_file: CaseFile, stage: str, ends: list[tuple[str, int]], passed: bool
+) -> None:
+    call = one_call(case_file({"expected": f"{stage}:ERROR_INVALID_TENSOR_DIM"}))
+    names = {8: "ERROR_INVALID_TENSOR_DIM", 102: "ERROR_RANK_MISMATCH"}
+    told = [Report(stage=step, code=code, name=names[code]) for step, code in ends]
+    assert judge(call, told).passed == passed

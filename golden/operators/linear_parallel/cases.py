@@ -16,6 +16,7 @@ from .groups import (
     LinearParallel,
     place,
 )
+from .quantised_cases import expert_cases, quantised_cases
 from .reference import output_block
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -31,8 +32,8 @@ _TYPES = {
 def linear_parallel_cases(size: int) -> Iterator[Case]:
     """Yield types, groups, dtypes, rows and shapes, each in full, for a number of ranks.
 
-    Names begin with exact if the outputs are compared bit for bit, and with random if
-    `linear_parallel_bounds` bounds their errors.
+    Names begin with exact if the outputs are compared bit for bit, with random if
+    `linear_parallel_bounds` bounds their errors, with quantised, or with experts.
 
     Example:
         >>> [case.name for case in linear_parallel_cases(2)][:2]
@@ -47,6 +48,8 @@ def linear_parallel_cases(size: int) -> Iterator[Case]:
     yield from _groups(size)
     yield from _uneven(size)
     yield from _shapes(size)
+    yield from quantised_cases({kind: _call(kind, size) for kind in _TYPES}, _TYPES, _quantised)
+    yield from expert_cases(size)
 
 
 def _groups(size: int) -> Iterator[Case]:
@@ -134,6 +137,12 @@ def _case(
     """Return a case in which every rank's x has `rows` in dim 0 (and `batch` in dim 1)."""
     shape = (rows, batch, k) if batch else (rows, k)
     return _with_rows(name, call, (shape,) * call.rank_size, columns, dtype, data)
+
+
+def _quantised(
+    name: str, call: LinearParallel, rows: int, k: int, columns: int, dtype: str, data: str
+) -> Case:
+    return _case(name, call, rows, k, columns, dtype, data=data)
 
 
 def _uneven_case(name: str, call: LinearParallel, share: str, dtype: str) -> Case:

@@ -49,7 +49,8 @@ def linear_inputs(
         ((2, 3), (3, 4), True)
     """
     k = x_shape[-1]
-    shapes = {"x": x_shape, "weight": (columns, k) if call.trans_weight else (k, columns)}
+    flat = (columns, k) if call.trans_weight else (k, columns)
+    shapes = {"x": x_shape, "weight": (call.local_experts, *flat) if call.has_experts else flat}
     if call.has_residual:
         shapes["residual"] = (columns,) if rank % 2 else (1, columns)
     if kind == "random":
@@ -61,11 +62,12 @@ def linear_inputs(
         }
     if kind != "exact":
         raise ValueError(f"linear_parallel has data of kind exact or random, got {kind!r}")
-    terms = max(1, k * len(place(call, rank).reduced))
+    ranks = call.tp_size if call.has_experts else len(place(call, rank).reduced)
+    terms = max(1, k * ranks)
     limit = 2 ** (float_format(dtype).mantissa + 1) - _RESIDUAL
     amplitude = max(1, min(7, int((limit / terms) ** 0.5)))
     tensors = {
-        name: _whole(shape, amplitude if name != "residual" else _RESIDUAL, rank, at, seed)
+        name: whole_numbers(shape, amplitude if name != "residual" else _RESIDUAL, rank, at, seed)
         for at, (name, shape) in enumerate(shapes.items())
     }
     stride = -(-terms * amplitude**2 // limit)
@@ -74,8 +76,15 @@ def linear_inputs(
     return {name: rounded(values, dtype) for name, values in tensors.items()}
 
 
-def _whole(shape: tuple[int, ...], amplitude: int, rank: int, position: int, seed: int) -> Array:
-    """Return whole numbers in [-amplitude, amplitude], never 0."""
+def whole_numbers(
+    shape: tuple[int, ...], amplitude: int, rank: int, position: int, seed: int
+) -> Array:
+    """Return whole numbers in [-amplitude, amplitude], never 0.
+
+    Example:
+        >>> bool((abs(whole_numbers((50,), 3, 0, 0, 0)) >= 1).all())
+        True
+    """
     size = int(np.prod(shape, dtype=np.int64))
     words = mix(np.arange(size, dtype=np.uint64), seed * 1009 + position, rank)
     values = (words >> np.uint64(1)).astype(np.int64) % amplitude + 1

@@ -1,8 +1,8 @@
 """LinearParallel's entry in the table of operators.
 
 Example:
-    >>> list(LINEAR_PARALLEL.input_numbers)
-    [2, 3]
+    >>> list(LINEAR_PARALLEL.input_numbers({"quantType": 3, "hasResidual": True}))
+    [6]
 """
 
 from __future__ import annotations
@@ -10,21 +10,34 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from ...data.acl_types import dtype_from_number, dtype_number
 from ...data.bounds import Bound
 from ...data.dtypes import Array, name_of
 from ..case import Case
-from ..operator import COMPUTES, Input, Inputs, Operator, Outputs, Params, is_per_rank
+from ..operator import COMPUTES, Input, Inputs, Operator, Outputs, Params, each, is_per_rank
 from ..output_layout import Block, OutputLayout
-from .bounds import linear_parallel_bounds
+from .bounds import expert_bounds, linear_parallel_bounds
 from .cases import linear_parallel_cases
 from .data import linear_inputs
-from .groups import LinearParallel, place
+from .experts import Tokens, experts, segments
+from .groups import EXPERTS_ALL_TO_ALL, LinearParallel, place
+from .quantised import PER_TOKEN, Scales
+from .quantised_data import quantised_inputs
 from .reference import linear_parallel, output_block
 
 
-def _linear_call(params: Params, rank_size: int) -> LinearParallel:
-    """Return OpParam's call; gatherRows and scatterRows are one list, or a list per rank."""
+def linear_call(params: Params, rank_size: int) -> LinearParallel:
+    """Return OpParam's call; gatherRows and scatterRows are one list, or a list per rank.
+
+    Example:
+        >>> linear_call({"type": 5, "moeInfo": {"epSize": 2}}, 2).ep_size
+        2
+    """
     dims: dict[str, Any] = params.get("twoDimTPInfo", {})
+    moe: dict[str, Any] = params.get("moeInfo", {})
+    out_dtype = int(params.get("outDataType", -1))
 
     def lists(name: str) -> tuple[tuple[int, ...], ...]:
         rows = params.get(name, ())
@@ -43,6 +56,12 @@ def _linear_call(params: Params, rank_size: int) -> LinearParallel:
         keep_intermediate=bool(params.get("keepIntermediate", False)),
         gather_rows=lists("gatherRows"),
         scatter_rows=lists("scatterRows"),
+        quant_type=int(params.get("quantType", -1)),
+        quant_group_size=int(params.get("quantGroupSize", 0)),
+        out_dtype=dtype_from_number(out_dtype) if out_dtype >= 0 else "",
+        local_experts=int(moe.get("localExpertNums", 1)),
+        ep_size=int(moe.get("epSize", 1)),
+        tp_size=int(moe.get("tpSize", 1)),
     )
 
 
@@ -54,7 +73,7 @@ def _call_of(case: Case) -> LinearParallel:
 
 def _params(case: Case) -> dict[str, Any]:
     call = _call_of(case)
-    fields = {
+    fields: dict[str, Any] = {
         "type": call.type,
         "transWeight": call.trans_weight,
         "hasResidual": call.has_residual,
@@ -65,34 +84,108 @@ def _params(case: Case) -> dict[str, Any]:
             "innerDimIsAg": int(call.inner_dim_is_ag),
         },
     }
+    if call.is_quantised:
+        fields |= {"quantType": call.quant_type, "quantGroupSize": call.quant_group_size}
+    if call.out_dtype:
+        fields["outDataType"] = dtype_number(call.out_dtype)
+    if call.has_experts:
+        sizes = {"localExpertNums": call.local_experts, "epSize": call.ep_size}
+        fields["moeInfo"] = sizes | {"tpSize": call.tp_size}
     lists = {"gatherRows": call.gather_rows, "scatterRows": call.scatter_rows}
     return fields | {name: [list(own) for own in rows] for name, rows in lists.items() if rows}
 
 
+def _inputs_of(params: Params) -> tuple[Input, ...]:
+    """Return the inputs behind x in ATB's order, which depends on the kind of the product."""
+    quantised, has_experts = _is_quantised(params), params.get("type") in (5, 6)
+    tokens, length = Input("tokens", "int32", "tokens"), Input("maxOutputSize", "int32", "length")
+    given = [Input("weight", "int8" if quantised else "")]
+    if quantised:
+        given += [] if has_experts else [Input("bias")]
+        given.append(Input("scale", holds="scale"))
+    if params.get("hasResidual", False):
+        given.append(Input("residual"))
+    if params.get("quantType") == PER_TOKEN:
+        given.append(Input("perTokenScale", "float32"))
+    return (*given, tokens, length) if has_experts else tuple(given)
+
+
+def _is_quantised(params: Params) -> bool:
+    # A row with an unknown mode is run, because creation must refuse it.
+    mode = params.get("quantType")
+    return isinstance(mode, int) and mode in range(4)
+
+
 def _tensors(case: Case, rank: int) -> dict[str, Array]:
+    call = _call_of(case)
+    make = quantised_inputs if call.is_quantised else linear_inputs
     how = (case.columns, case.dtype, case.kind, case.seed)
-    return linear_inputs(_call_of(case), rank, case.x_shapes[rank], *how)
+    tensors = make(call, rank, case.x_shapes[rank], *how)
+    if call.has_experts:
+        matrix = np.array(case.counts, np.int32)
+        tensors["tokens"] = matrix.reshape(call.ep_size, call.ep_size * call.local_experts)
+        tensors["maxOutputSize"] = np.zeros(case.rows[rank], np.int32)
+    return tensors
 
 
-def _factors(inputs: Inputs) -> tuple[list[Array], list[Array], list[Array]]:
-    xs, weights = ([own[at] for own in inputs] for at in (0, 1))
-    return xs, weights, [own[2] for own in inputs if len(own) > 2]
+class _Tensors:
+    """The inputs of a call by their names, one of each rank."""
+
+    def __init__(self, params: Params, inputs: Inputs) -> None:
+        names = ["x", *(one.name for one in _inputs_of(params))]
+        self._by_name = {name: [own[at] for own in inputs] for at, name in enumerate(names)}
+        self.call = linear_call(params, len(inputs))
+        self.xs, self.weights, self.residuals = self["x"], self["weight"], self["residual"]
+        self.scales: list[Scales] = []
+        if self.call.is_quantised:
+            more = [
+                self["bias"] or [None] * len(inputs),
+                self["perTokenScale"] or [None] * len(inputs),
+            ]
+            self.scales = [Scales(*own) for own in zip(self["scale"], *more, strict=True)]
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._by_name.get(name, [])
+
+    @property
+    def tokens(self) -> Tokens:
+        """The matrix of rank 0, which all ranks have."""
+        matrix: Tokens = self["tokens"][0]
+        return matrix
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows of every rank's output, of a call with experts."""
+        return [len(length) for length in self["maxOutputSize"]]
 
 
 def _outputs(params: Params, inputs: Inputs) -> Outputs:
-    return linear_parallel(_linear_call(params, len(inputs)), *_factors(inputs))
+    own = _Tensors(params, inputs)
+    given, residuals, scales = (own.call, own.xs, own.weights), own.residuals, own.scales
+    if not own.call.has_experts:
+        return linear_parallel(*given, residuals, scales=scales)
+    return each(experts(*given, own.tokens, own.rows, residuals=residuals, scales=scales))
 
 
-def _bounds(params: Params, inputs: Inputs) -> list[Bound]:
-    call = _linear_call(params, len(inputs))
-    return linear_parallel_bounds(call, *_factors(inputs), name_of(inputs[0][0]))
+def _bounds(params: Params, inputs: Inputs) -> list[Bound] | None:
+    own = _Tensors(params, inputs)
+    dtype = name_of(own.xs[0])
+    if dtype == "int8":
+        return None
+    given = (own.call, own.xs, own.weights, own.residuals, dtype)
+    if own.call.has_experts:
+        return expert_bounds(*given, own.tokens, own.rows)
+    return linear_parallel_bounds(*given, own.scales)
 
 
 def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     """Return which rows of each output come from which rank's x."""
-    call = _linear_call(params, len(inputs))
-    x_shapes = [own[0].shape for own in inputs]
-    columns = inputs[0][1].shape[-2 if call.trans_weight else -1]
+    own = _Tensors(params, inputs)
+    call, weight = own.call, own.weights[0]
+    x_shapes = [x.shape for x in own.xs]
+    columns = weight.shape[-2 if call.trans_weight else -1]
+    if call.has_experts:
+        return _expert_layout(call, own.tokens, columns)
     outputs = []
     for rank in range(call.rank_size):
         first, end, _ = output_block(call, rank, x_shapes)
@@ -107,12 +200,21 @@ def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     return OutputLayout(blocks=tuple(outputs))
 
 
+def _expert_layout(call: LinearParallel, tokens: Tokens, columns: int) -> OutputLayout:
+    """Return which rows come from which source, or of type 6 from the ranks of which expert."""
+    blocks: list[list[Block]] = [[] for _ in range(call.rank_size)]
+    for rank in range(call.rank_size):
+        for one in segments(call, tokens, rank):
+            count = one.rows * columns
+            if call.type != EXPERTS_ALL_TO_ALL:
+                blocks[rank].append(Block(one.row * columns, count, one.source))
+            elif rank % call.tp_size == 0:
+                blocks[one.source].append(Block(one.source_row * columns, count, rank))
+    return OutputLayout(blocks=tuple(map(tuple, blocks)))
+
+
 def _outside(params: Params) -> str:
-    if params.get("type", 0) in (5, 6):
-        return "MoE"
-    # A row with an unknown mode is run, because creation must refuse it.
-    mode = params.get("quantType")
-    return "quantised" if isinstance(mode, int) and mode in range(4) else ""
+    return "quantised" if _is_quantised(params) else ""
 
 
 LINEAR_PARALLEL = Operator(
@@ -123,9 +225,10 @@ LINEAR_PARALLEL = Operator(
     layout=_layout,
     bounds=_bounds,
     params=_params,
-    inputs=(Input("weight"), Input("residual", optional=True)),
+    inputs=(Input("weight"),),
+    more_inputs=_inputs_of,
     tensors=_tensors,
     accuracy=COMPUTES,
-    more_dtypes=lambda params: {"float32"},
+    more_dtypes=lambda params: set() if _is_quantised(params) else {"float32"},
     outside=_outside,
 )

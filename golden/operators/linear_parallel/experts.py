@@ -5,7 +5,7 @@ Expert e of all lies on the tp ranks of ep rank `e // local_experts`, which are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...data.dtypes import Array, name_of, rounded, storage, widened
 from .groups import ALL_TO_ALL_EXPERTS, LinearParallel
-from .quantised import Scales, Single, float_product, quantised_product
+from .quantised import Scales, float_product, quantised_product
 from .reference import output_dtype
 
 Tokens = npt.NDArray[np.integer[Any]]
@@ -91,7 +91,6 @@ def experts(
     xs: Sequence[Array],
     weights: Sequence[Array],
     tokens: Tokens,
-    *,
     rows: Sequence[int] | None = None,
     residuals: Sequence[Array] = (),
     scales: Sequence[Scales] = (),
@@ -134,11 +133,8 @@ def experts(
         >>> [y.reshape(-1).tolist() for y in back]
         [[10.0, 200.0, 0.0, 0.0], [30.0, 40.0, 500.0]]
     """
-    ranks = range(call.rank_size)
-    layout = [segments(call, tokens, r) for r in ranks]
-    _check(call, xs, weights, tokens, rows)
-    products = [_products(call, r, layout[r], xs, weights[r], scales) for r in ranks]
-    totals = products if call.type == ALL_TO_ALL_EXPERTS else _returned(call, tokens, products)
+    check_experts(call, xs, weights, tokens, rows)
+    totals = expert_totals(call, tokens, _product(call, xs, weights, scales))
     dtype = output_dtype(call, name_of(xs[0]))
     outputs = []
     for r, total in enumerate(totals):
@@ -151,54 +147,76 @@ def experts(
     return outputs
 
 
-def _products(
-    call: LinearParallel,
-    rank: int,
-    layout: Sequence[Segment],
-    xs: Sequence[Array],
-    weight: Array,
-    scales: Sequence[Scales],
-) -> Single:
-    """Return the products of a rank's experts, in the order of its rows."""
-    own = scales[rank] if scales else None
-    columns = weight.shape[-2 if call.trans_weight else -1]
-    total = np.zeros((sum(one.rows for one in layout), columns), np.float32)
-    for one in layout:
-        if call.type == ALL_TO_ALL_EXPERTS:
-            holder, first = one.source, one.source_row
-        else:
-            holder, first = rank, one.row
-        rows = slice(first, first + one.rows)
-        factor = weight[one.expert].T if call.trans_weight else weight[one.expert]
-        if own is None:
-            dtype = name_of(xs[0])
-            product = float_product(widened(xs[holder][rows], dtype), widened(factor, dtype))
-        else:
-            token = scales[holder].token_scale
-            here = Scales(
-                own.scale.reshape(call.local_experts, columns)[one.expert],
-                token_scale=None if token is None else token.reshape(-1)[rows],
-            )
-            product = quantised_product(xs[holder][rows], factor, here)
-        total[one.row : one.row + one.rows] = product
-    return total
+def expert_totals(
+    call: LinearParallel, tokens: Tokens, product: Callable[[int, Segment], Array]
+) -> list[Array]:
+    """Return the rows of every rank's output, before a residual and the rounding.
 
+    Args:
+        call, tokens: as in experts.
+        product: the products of a rank for one of its segments.
 
-def _returned(call: LinearParallel, tokens: Tokens, products: Sequence[Single]) -> list[Single]:
-    """Return every source's rows, of which those of an expert's tp ranks are added."""
-    columns = products[0].shape[1]
-    totals = [
-        np.zeros((sent_rows(call, tokens, r), columns), np.float32) for r in range(call.rank_size)
-    ]
+    Example:
+        >>> call = LinearParallel(6, 1, local_experts=2)
+        >>> ones = lambda rank, one: np.full((one.rows, 1), one.expert)
+        >>> [y.tolist() for y in expert_totals(call, np.array([[2, 1]]), ones)]
+        [[[0], [0], [1]]]
+    """
+    ranks = range(call.rank_size)
+    layout = [segments(call, tokens, r) for r in ranks]
+    products = [np.concatenate([product(r, one) for one in layout[r]]) for r in ranks]
+    if call.type == ALL_TO_ALL_EXPERTS:
+        return products
+    shape = products[0].shape[1:]
+    totals = [np.zeros((sent_rows(call, tokens, r), *shape), products[0].dtype) for r in ranks]
     for first in range(0, call.rank_size, call.tp_size):
         total = products[first].copy()
         with np.errstate(all="ignore"):
-            for product in products[first + 1 : first + call.tp_size]:
-                total += product
-        for one in segments(call, tokens, first):
+            for other in products[first + 1 : first + call.tp_size]:
+                total += other
+        for one in layout[first]:
             rows = total[one.row : one.row + one.rows]
             totals[one.source][one.source_row : one.source_row + one.rows] = rows
     return totals
+
+
+def _product(
+    call: LinearParallel,
+    xs: Sequence[Array],
+    weights: Sequence[Array],
+    scales: Sequence[Scales],
+) -> Callable[[int, Segment], Array]:
+    """Return what makes the products of a rank's segment in float32."""
+
+    def product(rank: int, one: Segment) -> Array:
+        holder, rows = rows_of_segment(call, rank, one)
+        factor = weights[rank][one.expert]
+        factor = factor.T if call.trans_weight else factor
+        x = xs[holder][rows]
+        if not scales:
+            dtype = name_of(x)
+            return float_product(widened(x, dtype), widened(factor, dtype))
+        token = scales[holder].token_scale
+        here = Scales(
+            scales[rank].scale.reshape(call.local_experts, -1)[one.expert],
+            token_scale=None if token is None else token.reshape(-1)[rows],
+        )
+        return quantised_product(x, factor, here)
+
+    return product
+
+
+def rows_of_segment(call: LinearParallel, rank: int, one: Segment) -> tuple[int, slice]:
+    """Return the rank whose x has the rows of a rank's segment, and the rows.
+
+    Example:
+        >>> one = Segment(expert=0, source=1, source_row=4, row=2, rows=3)
+        >>> [rows_of_segment(LinearParallel(kind, 2), 0, one) for kind in (5, 6)]
+        [(1, slice(4, 7, None)), (0, slice(2, 5, None))]
+    """
+    is_first = call.type == ALL_TO_ALL_EXPERTS
+    holder, first = (one.source, one.source_row) if is_first else (rank, one.row)
+    return holder, slice(first, first + one.rows)
 
 
 def _check_tokens(call: LinearParallel, tokens: Tokens) -> None:
@@ -215,14 +233,22 @@ def _check_tokens(call: LinearParallel, tokens: Tokens) -> None:
         raise ValueError(f"linear_parallel: tokens must be >= 0, got {tokens.min()}")
 
 
-def _check(
+def check_experts(
     call: LinearParallel,
     xs: Sequence[Array],
     weights: Sequence[Array],
     tokens: Tokens,
     rows: Sequence[int] | None,
 ) -> None:
-    """Raise ValueError where a tensor does not fit, or rows would be dropped."""
+    """Raise ValueError where a tensor does not fit, or rows would be dropped.
+
+    Example:
+        >>> x, weight = np.ones((1, 2)), np.ones((1, 2, 2))
+        >>> check_experts(LinearParallel(5, 1), [x], [weight], np.array([[2]]), None)
+        Traceback (most recent call last):
+        ...
+        ValueError: linear_parallel: rank 0 has 2 rows, its x 1
+    """
     is_first, k = call.type == ALL_TO_ALL_EXPERTS, xs[0].shape[-1]
     for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
         inner = weight.shape[-1 if call.trans_weight else -2] if weight.ndim == 3 else -1

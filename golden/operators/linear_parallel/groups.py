@@ -17,7 +17,8 @@ class LinearParallel:
     `type` is ATB's ParallelType, 0 to 6; `ag_dim`, `rs_dim` and `inner_dim_is_ag` matter for type 4
     alone. `gather_rows` and `scatter_rows` are the lists that each rank passes, one list per rank;
     without them the rows are even. `quant_type` and `quant_group_size` are ATB's; `out_dtype` is
-    the dtype of the output where x is int8. `local_experts`, `ep_size` and `tp_size` matter for
+    the dtype of the output where x is int8, and without `has_bias` the input bias is empty; types 5
+    and 6 have none. `local_experts`, `ep_size` and `tp_size` matter for
     types 5 and 6 alone.
 
     Example:
@@ -38,6 +39,7 @@ class LinearParallel:
     quant_type: int = -1
     quant_group_size: int = 0
     out_dtype: str = ""
+    has_bias: bool = True
     local_experts: int = 1
     ep_size: int = 1
     tp_size: int = 1

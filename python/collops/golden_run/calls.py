@@ -30,6 +30,7 @@ from collops.golden.cases import (
     struct_fields,
     struct_operator,
 )
+from collops.golden.data.acl_types import dtype_number
 from collops.golden.data.dtypes import name_of, storage
 from collops.golden.operators.output_layout import OutputLayout
 from collops.golden.operators.table import OPERATIONS
@@ -83,6 +84,7 @@ class Call(ABC):
         expected: the expected end of the call: no error, or an error at a step.
         stops_at: the last step to run; empty: all of them.
         needs_ml_dtypes: whether the tensors need ml_dtypes.
+        infers_outputs: whether the outputs are those of infer_shape, whatever they are.
     """
 
     operation: str
@@ -91,6 +93,7 @@ class Call(ABC):
     expected = Expectation()
     stops_at = ""
     needs_ml_dtypes: bool
+    infers_outputs = False
 
     @abstractmethod
     def rank_operation(self, rank: int) -> str:
@@ -154,7 +157,7 @@ class CaseCall(Call):
         self.case, self.input_names, self.path = case, input_names, path
         self.operation = OPERATORS[case.operator].operation
         self.rank_size = case.rank_size
-        self.needs_ml_dtypes = case.dtype == "bfloat16"
+        self.needs_ml_dtypes = "bfloat16" in (case.dtype, case.output_dtype)
 
     def rank_operation(self, rank: int) -> str:
         operator = struct_operator(self.case, rank)
@@ -205,7 +208,7 @@ class CaseCall(Call):
         inputs = [[self._entries[f"rank{r}/{name}"] for name in self.input_names] for r in ranks]
         return Truth(
             outputs=list(zip(*per_rank, strict=True)),
-            dtype=self.case.dtype,
+            dtype=self.case.output_dtype,
             layout=case_layout(self.case, inputs),
             bounds=case_bounds(self.case, inputs),
             reduce=self.case.op or "sum",
@@ -262,7 +265,10 @@ class RowCall(Call):
         self.expected = instead or row.expected
         # A row whose creation must fail has no tensors.
         self.stops_at = "create" if row.expected.stage == "create" else self.expected.stage
-        self.needs_ml_dtypes = any(t.dtype == "bfloat16" for t in (*row.inputs, *row.outputs))
+        self.infers_outputs = row.infers_outputs
+        dtypes = {tensor.dtype for tensor in (*row.inputs, *row.outputs)}
+        has_bfloat16 = row.params.get("outDataType") == dtype_number("bfloat16")
+        self.needs_ml_dtypes = has_bfloat16 or "bfloat16" in dtypes
 
     def rank_operation(self, rank: int) -> str:
         return rank_operator(self.row, rank)
@@ -315,7 +321,7 @@ class RowCall(Call):
         reductions = (row.params[key] for key in _REDUCTIONS if key in row.params)
         return Truth(
             outputs=list(zip(*per_rank, strict=True)),
-            dtype=row.inputs[0].dtype,
+            dtype=name_of(per_rank[0][0]) if per_rank[0] else row.inputs[0].dtype,
             layout=row_layout(row, inputs),
             bounds=row_bounds(row, inputs),
             reduce=str(next(reductions, "sum")),

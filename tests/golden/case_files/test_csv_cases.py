@@ -89,6 +89,21 @@ def test_a_row_without_outputs_may_have_a_file_of_the_result(tmp_path: Path) -> 
     assert one(tmp_path, OutTensorFile="y.npy").result_file == ""
 
 
+@pytest.mark.parametrize("column", ["OutNum", "OutDType", "OutFormat", "OutShape"])
+def test_outputs_that_are_reserved_are_those_of_infer_shape(tmp_path: Path, column: str) -> None:
+    row = one(tmp_path, **{column: "reserved"})
+    assert (row.outputs, row.infers_outputs) == ((), True)
+    assert not one(tmp_path).infers_outputs
+    with pytest.raises(RowError, match=f"OutTensorFile names a file, but {column} is reserved"):
+        one(tmp_path, **{column: "reserved", "OutTensorFile": "y.npy"})
+
+
+def test_a_bias_of_shape_0_is_an_empty_tensor(tmp_path: Path) -> None:
+    row = one(tmp_path, InShape="10,50;0;2;2;20")
+    assert row.inputs[1].shape == (0,)
+    assert row.inputs[1].can_be_made
+
+
 @pytest.mark.parametrize(
     ("text", "stage", "name", "code"),
     [

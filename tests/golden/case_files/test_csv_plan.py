@@ -36,6 +36,7 @@ def test_plain_rows_run(operator: str) -> None:
     assert plan_row(row(operator)).action == "run"
     assert plan_row(row(operator, expected=DIM, soc=("Ascend310P", "Ascend910B"))).action == "run"
     assert plan_row(row(operator, soc=("Ascend310P",))).action == "run"
+    assert plan_row(row(operator, shape=(2**30, 4), expected=SIZE)).action == "run"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_plain_rows_run(operator: str) -> None:
         (row(form="fractal_nz", expected=DIM), "FRACTAL_NZ data"),
         (row(rankSize=1099511627776), "more than 128 ranks"),
         (row(rankSize=400000000, expected=DIM), "more than 128 ranks"),
+        (row(shape=(2, 2, 2, 2, 2, 2, 2, 2097152)), "a tensor of 512 MiB or more"),
     ],
 )
 def test_skipped_rows(case: CsvRow, reason: str) -> None:
@@ -77,8 +79,8 @@ def test_rows_whose_error_is_another_chip_s_run_with_an_excuse(
         (row("LinearParallelOperation", type=3, quantType=-1), ""),
         (row("LinearParallelOperation", type=0, quantType=0), "quantised"),
         (row("LinearParallelOperation", type=0, quantType=3, expected=DIM), "quantised"),
-        (row("LinearParallelOperation", type=5, quantType=-1), "MoE"),
-        (row("LinearParallelOperation", type=6, quantType=3), "MoE"),
+        (row("LinearParallelOperation", type=5, quantType=-1), ""),
+        (row("LinearParallelOperation", type=6, quantType=3), "quantised"),
         (row("AllReduceOperation", quantType=0), ""),
         (row("AllReduceOperation", quantType=2), "quantised"),
         (row("LinearParallelOperation", type=0, quantType=5), ""),

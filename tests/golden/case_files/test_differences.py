@@ -115,6 +115,60 @@ def test_rows_of_linear_parallel(row: CsvRow, reason: str, instead: Expectation 
     assert difference(row) == (reason, instead)
 
 
+def with_experts(
+    folder: Path,
+    tokens: list[list[int]],
+    *,
+    kind: int = 5,
+    x: tuple[int, int] = (4, 8),
+    rows: int = 6,
+    expected: Expectation = ACCEPTED,
+) -> CsvRow:
+    """A row for 2 ranks with one expert each, and a matrix from a file."""
+    np.save(folder / "tokens.npy", np.array(tokens, np.int32))
+    inputs = (
+        RowTensor("float16", x),
+        RowTensor("float16", (1, 6, 8)),
+        RowTensor("int32", (2, 2), file="tokens.npy"),
+        RowTensor("int32", (rows,)),
+    )
+    params = {"rankSize": 2, "type": kind, "moeInfo": {"epSize": 2}}
+    outputs = (RowTensor("float16", (rows, 6)),)
+    return CsvRow(f"{folder / 'a.csv'}:2", 1, "x", LINEAR, params, inputs, outputs, expected)
+
+
+DIM = Expectation("infer_shape", "ERROR_INVALID_TENSOR_DIM")
+LATE_DIM = Expectation("execute", "ERROR_INVALID_TENSOR_DIM")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "more", "reason", "instead"),
+    [
+        ([[1, 3], [2, 2]], {}, "run", None),
+        ([[1, 3], [2, 2]], {"rows": 4}, "rows that do not fit are an error", LATE_DIM),
+        ([[1, 3], [2, 3]], {}, "rows that do not fit are an error", LATE_DIM),
+        ([[1, 3], [2, 3]], {"kind": 6, "x": (6, 8), "rows": 5}, "run", None),
+        (
+            [[1, 3], [2, 3]],
+            {"kind": 6, "x": (5, 8), "rows": 5},
+            "rows that do not fit are an error",
+            LATE_DIM,
+        ),
+        ([[1, 3], [2, 3]], {"expected": LATE_DIM}, "run", None),
+        ([[1, -3], [2, 3]], {}, "run", None),
+        ([[1, 3], [2, 2]], {"x": (4, 9)}, "x must fit the weight", DIM),
+    ],
+)
+def test_rows_with_experts(
+    tmp_path: Path,
+    tokens: list[list[int]],
+    more: dict[str, Any],
+    reason: str,
+    instead: Expectation | None,
+) -> None:
+    assert difference(with_experts(tmp_path, tokens, **more)) == (reason, instead)
+
+
 def test_the_page_lists_them_all() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "golden.md"
     rows = []

@@ -57,6 +57,44 @@ def test_wrong_shapes_and_dtypes_of_counts_are_made_as_the_row_says() -> None:
     assert own.tolist() == [8]
 
 
+def test_a_scale_of_int64_is_the_bits_of_a_float() -> None:
+    tensors = (
+        RowTensor("int8", (2, 8)),
+        RowTensor("int8", (6, 8)),
+        RowTensor("int32", (0,)),
+        RowTensor("int64", (6,), range=(1, 2)),
+    )
+    params = {"rankSize": 2, "type": 3, "quantType": 1, "outDataType": 1}
+    row = CsvRow("a.csv:2", 1, "x", "LinearParallelOperation", params, tensors)
+    inputs = [rank_inputs(row, rank) for rank in range(2)]
+    assert (inputs[0][2].shape, inputs[0][3].dtype) == ((0,), np.int64)
+    assert not (inputs[0][3] & 0x1FFF).any()
+    scale = inputs[0][3].astype(np.uint32).view(np.float32)
+    assert ((scale >= 1) & (scale <= 2)).all()
+    assert np.unique(scale).size == 6
+    wanted = (inputs[0][0].astype(int) @ inputs[0][1].T.astype(int)) * scale
+    assert np.array_equal(expected_outputs(row, inputs)[0][0], wanted.astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    ("kind", "x_rows", "rows", "each"),
+    [(5, 12, 100, 3), (5, 12, 9, 1), (6, 12, 100, 1), (6, 100, 9, 2), (5, 0, 0, 0)],
+)
+def test_customized_tokens_are_even_and_fit(kind: int, x_rows: int, rows: int, each: int) -> None:
+    tensors = [RowTensor("float16", (x_rows, 8)), RowTensor("float16", (2, 6, 8))]
+    tensors += [RowTensor("int32", (2, 4)), RowTensor("int32", (rows,))]
+    moe = {"epSize": 2, "tpSize": 2, "localExpertNums": 2}
+    params = {"rankSize": 4, "type": kind, "moeInfo": moe}
+    row = CsvRow("a.csv:2", 1, "x", "LinearParallelOperation", params, tuple(tensors))
+    inputs = [rank_inputs(row, rank) for rank in range(4)]
+    assert inputs[3][2].tolist() == [[each] * 4] * 2
+    outputs = expected_outputs(row, inputs)
+    assert [y.shape for [y] in outputs] == [(rows, 6)] * 4
+    assert sum(block.count for block in row_layout(row, inputs).of(1)) == 6 * each * (
+        8 if kind == 5 else 4
+    )
+
+
 def test_other_generators_of_counts_do_what_they_say() -> None:
     row = with_input(gather(2), 2, generator="zero")
     row = with_input(row, 3, generator="random", range=(-3.0, -1.0))

@@ -37,7 +37,7 @@ def test_an_entry_is_whole(name: str) -> None:
     stated = ["x", *(own.name for own in one.inputs if not own.optional)]
     for rank, own in enumerate(inputs(case)):
         assert list(own)[: len(stated)] == stated
-        assert len(own) in one.input_numbers
+        assert len(own) in one.input_numbers({})
         json.dumps(struct_fields(case, rank))
     counted = {own.holds for own in one.inputs} - {"data", "length"}
     assert counted == set(one.numbers(case, 1)) == set(one.split([8, 8], 1))
