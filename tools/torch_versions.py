@@ -24,6 +24,7 @@ VERSIONS = ["2.11.0", "2.13.0", "newest"]
 # Every call of torch.distributed in each of its forms, groups, operators, compiled code, training.
 TESTS = [
     "tests/torch/test_group.py",
+    "tests/torch/test_run_ranks.py",
     "tests/torch/calls/test_calls.py",
     "tests/torch/calls/test_direct_calls.py",
     "tests/torch/calls/test_documented.py",
