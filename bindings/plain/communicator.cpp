@@ -55,6 +55,7 @@ void BindPlainLevel(py::module_& module) {
       .def("send", &PlainLevel::Send)
       .def("recv", &PlainLevel::Recv)
       .def("exchange", &PlainLevel::Exchange)
+      .def("all_reduce_at_once", &PlainLevel::AllReduceAtOnce)
       .def("barrier", &PlainLevel::Barrier)
       .def("split", &PlainLevel::Split)
       .def("refuse", [](const PlainLevel& self, const std::string& operation, int code,

@@ -125,7 +125,30 @@ void PlainLevel::Refuse(const char* name, const Status& reason) const {
   }
 }
 
+bool PlainLevel::AllReduceAtOnce(const py::object& x, const py::object& op, const py::object& out) {
+  Tensor source;
+  Tensor target;
+  if (starts() || !ReadInOrder(x, &source) || !(out.is(x) || ReadInOrder(out, &target)))
+    return false;
+  const TensorDesc& desc = source.view.desc;
+  const Earlier& earlier = EarlierOf(source);
+  const bool is_like = op.is(earlier.op) && desc == earlier.desc &&
+                       (out.is(x) || desc == target.view.desc) &&
+                       communicator().compares_shapes() == earlier.compares_shapes;
+  if (!is_like) return false;
+  const UserCall number(communicator().CallOfUser());
+  const std::shared_ptr<PlainCalls::Kept> kept = earlier.kept;  // another thread may replace it
+  PlainTensors tensors;
+  tensors.x = source;
+  tensors.out = out.is(x) ? source : target;
+  RunWithoutGil([&] { return kept->plan->Run(&communicator(), tensors); });
+  return true;
+}
+
 py::object PlainLevel::Call(PlainCall::Method method, const Arguments& given) {
+  if (method == PlainCall::kAllReduce && AllReduceAtOnce(given.x, given.op, given.out)) {
+    return given.out;
+  }
   const UserCall number(communicator().CallOfUser());
   const bool waits = given.weight || method == PlainCall::kScatterV || Asks(method, given);
   if (starts() && waits) {
@@ -152,6 +175,10 @@ py::object PlainLevel::Collective(PlainCall::Method method, const Arguments& giv
     ReadNumbers(given, &part, 1);
     step = StepOf(&part);
   });
+  if (call.method == PlainCall::kAllReduce) {
+    const PlainTensor& x = step.tensors.x;
+    EarlierOf(x) = {given.op, x.view.desc, communicator().compares_shapes(), step.kept};
+  }
   return Run(&step, 1, part.result);
 }
 

@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -50,6 +51,9 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   bool starts() const { return now_ != nullptr; }
 
   Object Call(PlainCall::Method method, const Arguments& given);
+  // Makes an all_reduce of torch's tensors that is like an earlier one, of which there is nothing
+  // to find out; that would be most of the time of a small call. False: it is none.
+  bool AllReduceAtOnce(const Object& x, const Object& op, const Object& out);
   Object Barrier();
   Object Split(const Object& color, const Object& key);
 
@@ -99,6 +103,14 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
     std::function<void()> after;
   };
 
+  // A call of all_reduce; of its tensors, their type and shape.
+  struct Earlier {
+    Object op;
+    TensorDesc desc;
+    bool compares_shapes = false;
+    std::shared_ptr<PlainCalls::Kept> kept;
+  };
+
   // Runs `work`, whose Python errors are told to the ranks that wait in the call.
   template <typename Work>
   void Refusing(const char* name, const Work& work) const;
@@ -125,7 +137,12 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object Run(Step* steps, size_t count, const Object& result);
   Object InTurn(const char* name, std::function<Object(PlainLevel&)> call);
 
+  Earlier& EarlierOf(const PlainTensor& x) {
+    return earlier_[static_cast<size_t>(x.numel) % earlier_.size()];
+  }
+
   std::shared_ptr<PlainCalls> calls_;
+  std::array<Earlier, 16> earlier_;  // the last one with so many elements
   Object make_part_;
   std::shared_ptr<PlainLevel> now_;  // what makes the calls that start in their turn; else null
 };

@@ -37,6 +37,10 @@ struct Tensor : PlainTensor {
 Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                 CallStream* stream = nullptr);
 
+// Reads a tensor of torch whose values lie in order in memory of the CPU; false: any other object,
+// or one that has pairs of numbers, which collops.torch may take for complex ones.
+bool ReadInOrder(pybind11::handle object, Tensor* tensor);
+
 // The kinds that files of their own read; `recognised` is false if the object is of another kind.
 Status TorchToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                      bool* recognised);

@@ -106,8 +106,8 @@ def test_an_asynchronous_call_is_a_start_and_a_wait() -> None:
             assert frames == ["_move", "add", "__init__", "wait"]
 
 
-def test_a_small_sum_is_one_frame_and_one_way_into_the_core() -> None:
-    """Of what nearly every program adds up: most of a small call's time is in Python's frames."""
+def test_a_small_sum_like_an_earlier_one_is_one_frame_and_one_way_into_the_core() -> None:
+    """Most of a small call's time is in Python's frames."""
 
     def work(rank: int) -> Any:
         group: Any = default_group()
@@ -115,7 +115,8 @@ def test_a_small_sum_is_one_frame_and_one_way_into_the_core() -> None:
         dist.all_reduce(torch.ones(4))  # the first call of a thread is noted
         group._plain = _Noted(group._plain, names)
         found = []
-        for x in (torch.ones(4), torch.ones(3, 3), torch.ones(3, 2), torch.ones(8)[::2]):
+        shapes = [(4,), (3, 3), (3, 3), (3, 2), (3, 2)]
+        for x in (*map(torch.ones, shapes), torch.ones(8)[::2]):
             before = x + rank
             x.copy_(before)
             frames, crossings = _frames_of(lambda x=x: dist.all_reduce(x), names)
@@ -123,8 +124,9 @@ def test_a_small_sum_is_one_frame_and_one_way_into_the_core() -> None:
             assert torch.equal(x, 2 * before + (1 if rank == 0 else -1))
         return found
 
-    plain, general = (["all_reduce"], False), (["all_reduce"], True)
-    assert run_group(work, 2) == [[plain, plain, general, general]] * 2
+    plain = (["all_reduce_at_once"], False)
+    general = (["all_reduce_at_once", "all_reduce"], True)
+    assert run_group(work, 2) == [[plain, general, plain, general, general, general]] * 2
 
 
 def _frames_of(call: Any, crossings: list[str]) -> tuple[list[str], list[str]]:

@@ -19,7 +19,6 @@ from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import (
     as_passed,
     flat,
-    is_plain,
     joined,
     joined_source,
     may_be_pairs,
@@ -28,7 +27,6 @@ from collops.torch.memory import (
     target,
 )
 from collops.torch.private import c10d, resolve_process_group
-from collops.torch.reductions import is_plain_sum
 from collops.torch.works import EndedWork, MessageWork
 
 # torch's functions, by their names from 2.13 on or by those before.
@@ -37,7 +35,7 @@ reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.red
 
 
 def _quick_sum(general: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the sum of a tensor that the core takes as it is, at once, without what others need.
+    """Makes a sum like an earlier one at once, without what others need.
 
     Of a small tensor that is most of the time of a call.
     """
@@ -48,35 +46,33 @@ def _quick_sum(general: Callable[..., Any]) -> Callable[..., Any]:
         opts: Any
         tensors, opts = args if len(args) == 2 else (None, None)
         if (
-            type(opts) is c10d.AllreduceOptions
+            type(opts) is _ReduceOptions
             and type(tensors) is list
             and len(tensors) == 1
             and not (opts.asyncOp or kwargs)
             and not (self._shared or self.futures.asked)
             and self._coalesced is None
             and self._thread == _get_ident()
+            and opts.reduceOp == _SUM
+            and opts.timeout <= _NO_TIMEOUT
         ):
             x = tensors[0]
-            if (
-                is_plain(x)
-                and x.is_cpu
-                and not (x.dim() and x.size(-1) == 2)  # which may be complex numbers
-                and is_plain_sum(opts.reduceOp, x.dtype)
-                and opts.timeout <= _NO_TIMEOUT
-            ):
-                with self.lock:
-                    self.log.add("all_reduce", tensors)
-                    try:
-                        self._plain.all_reduce(x, "sum", x)
-                    except Exception as error:
-                        self.log.explain(error)
-                        raise
-                return EndedWork(tensors)
+            with self.lock:
+                self.log.add("all_reduce", tensors)
+                try:
+                    is_made = self._plain.all_reduce_at_once(x, "sum", x)
+                except Exception as error:
+                    self.log.explain(error)
+                    raise
+                if is_made:
+                    return EndedWork(tensors)
+                self.log.take_back()
         return general(self, *args, **kwargs)
 
     return allreduce
 
 
+_ReduceOptions, _SUM = c10d.AllreduceOptions, dist.ReduceOp.SUM
 _get_ident = threading.get_ident
 _NO_TIMEOUT = timedelta(0)
 

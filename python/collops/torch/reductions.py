@@ -56,11 +56,6 @@ _PLAIN_SUM, _SUM = _PLAIN[_Kind.SUM], ReduceOp.SUM
 _SUMMED = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64})
 
 
-def is_plain_sum(op: Any, dtype: torch.dtype) -> bool:
-    """Whether a reduction is a sum that the core makes as it is, which nearly every one is."""
-    return dtype in _SUMMED and op == _SUM
-
-
 def reduction_of(call: str, op: Any, dtype: torch.dtype) -> Reduction:
     """The core's way to reduce elements of a type; `call` is for the error."""
     if op == _SUM and dtype in _SUMMED:  # nearly every call: comparing is faster than hashing

@@ -52,6 +52,11 @@ class CallLog:
         entry = (None, None) if x is None else (x.shape, x.dtype)
         self._calls.append((self.count, name, *entry))
 
+    def take_back(self) -> None:
+        """Forgets the last call, which is not made."""
+        self.count -= 1
+        self._calls.pop()
+
     def lines(self) -> list[str]:
         """The calls, the last one at the end, such as ``"17 all_reduce [4, 3] float32"``."""
         return [
@@ -155,8 +160,10 @@ _NO_TIMEOUT = timedelta(0)
 class EndedWork(Work):
     """A call that has ended well."""
 
+    __slots__ = ("__dict__", "tensors")  # without a dict, unless somebody sets another attribute
+
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        super().__init__()
+        Work.__init__(self)
         self.tensors = tensors
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from collops.errors import Error
-from collops.torch.memory import Target, flat, is_plain, source, target
+from collops.torch.memory import Target, flat, source, target
 from collops.torch.reductions import averages_apart
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def all_reduce(
     group: Group, x: torch.Tensor, out: torch.Tensor | None = None, op: str = "sum"
 ) -> torch.Tensor:
     """The reduction over all ranks: in new memory, or in `out`, which may be x itself."""
-    if out is None and op == "sum" and x.is_cpu and is_plain(x):
+    if out is None and x.is_cpu:
         # Nearly every call; of a small tensor what follows here would be a third of its time.
-        out = torch.empty_like(x)
-        group._plain.all_reduce(x, op, out)
-        return out
+        result = torch.empty_like(x)
+        if group._plain.all_reduce_at_once(x, op, result):
+            return result
     comm = group.communicator_for(x.device)
     given = read_of(group, "AllReduce", x)
     averages = averages_apart(x, op)
