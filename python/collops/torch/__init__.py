@@ -38,6 +38,7 @@ from collops.torch.direct import (
 )
 from collops.torch.group import Group, last_calls, register_batches
 from collops.torch.operators import (
+    MoeRouting,
     all_gather_matmul,
     all_gather_matmul_reduce_scatter,
     all_gatherv,
@@ -45,12 +46,15 @@ from collops.torch.operators import (
     all_to_allv,
     matmul_all_reduce,
     matmul_reduce_scatter,
+    moe_combine,
+    moe_dispatch,
     reduce_scatterv,
 )
 from collops.torch_backend import register
 
 __all__ = [
     "Group",
+    "MoeRouting",
     "all_gather_into",
     "all_gather_matmul",
     "all_gather_matmul_reduce_scatter",
@@ -65,6 +69,8 @@ __all__ = [
     "last_calls",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
+    "moe_combine",
+    "moe_dispatch",
     "reduce_scatter_into",
     "reduce_scatterv",
 ]

@@ -15,6 +15,7 @@ MODULES = (
     "collectives.cuda_arrays",
     "collectives.gathers",
     "collectives.messages",
+    "collectives.moe",
     "collectives.products",
     "collectives.reductions",
     "collectives.started",

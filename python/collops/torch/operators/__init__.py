@@ -5,7 +5,8 @@ Importing this module registers them.
 
 from __future__ import annotations
 
-from collops.torch.operators import product_operators, row_operators
+from collops.torch.operators import expert_operators, product_operators, row_operators
+from collops.torch.operators.experts import MoeRouting, moe_combine, moe_dispatch
 from collops.torch.operators.products import (
     all_gather_matmul,
     all_gather_matmul_reduce_scatter,
@@ -15,13 +16,17 @@ from collops.torch.operators.products import (
 from collops.torch.operators.rows import all_gatherv, all_reduce, all_to_allv, reduce_scatterv
 
 __all__ = [
+    "MoeRouting",
     "all_gather_matmul",
     "all_gather_matmul_reduce_scatter",
     "all_gatherv",
     "all_reduce",
     "all_to_allv",
+    "expert_operators",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
+    "moe_combine",
+    "moe_dispatch",
     "product_operators",
     "reduce_scatterv",
     "row_operators",

@@ -57,24 +57,28 @@ class Operator(NamedTuple):
         schema: its arguments before the group's name.
         call: what it runs on CPU, GPU and NPU tensors: the communicator's call.
         fake: its result without data, which torch.compile and torch.export trace.
-        save: keeps what the gradients need, from the inputs, in a context of autograd.
-        backward: the gradients of the inputs, the group's name included.
+        save: keeps what the gradients need, from the inputs, in a context of autograd; of several
+            results these follow the inputs.
+        backward: the gradients of the inputs, the group's name included, from those of the results.
         has_out: whether it has the overload `out`.
+        results: their types.
     """
 
     schema: str
     call: Callable[..., Any]
     fake: Callable[..., Any]
     save: Callable[[Any, Any], None]
-    backward: Callable[[Any, torch.Tensor], Any]
+    backward: Callable[..., Any]
     has_out: bool = True
+    results: str = "Tensor"
 
 
 def register(name: str, operator: Operator) -> None:
     """Makes an operator known to torch, with the gradients of its inputs."""
     _calls[name] = operator.call
     break_graphs(operator.call)  # where torch.compile has broken its graph before an operator
-    _define(name, f"({operator.schema}, str group_name) -> Tensor", operator.call, operator.fake)
+    schema = f"({operator.schema}, str group_name) -> {operator.results}"
+    _define(name, schema, operator.call, operator.fake)
     if operator.has_out:
         # It returns nothing: torch.compile takes no operator that returns an argument.
         schema = f"({operator.schema}, str group_name, *, Tensor(a!) out) -> ()"
@@ -150,12 +154,12 @@ def _with_gradient(name: str, overload: Any, operator: Operator) -> Any:
     def run_forward(ctx: Any, *args_and_keyset: Any) -> Any:
         *args, keyset = args_and_keyset
         result = _below(overload, keyset, args)
-        operator.save(ctx, args)
+        operator.save(ctx, [*args, *result] if isinstance(result, tuple) else args)
         return result
 
     @break_graphs
-    def run_backward(ctx: Any, gradient: Any) -> Any:
-        return *operator.backward(ctx, gradient), None  # the set of keys is an input, too
+    def run_backward(ctx: Any, *gradients: Any) -> Any:
+        return *operator.backward(ctx, *gradients), None  # the set of keys is an input, too
 
     methods = {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)}
     return type(f"{name}_with_gradient", (torch.autograd.Function,), methods)
