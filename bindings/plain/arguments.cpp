@@ -137,6 +137,25 @@ Rows ReadMembers(const char* method, const char* label, py::handle value) {
   return ReadNumbers(method, label, value, "whole numbers, one per member of the group");
 }
 
+Rows ReadTable(const char* method, const char* label, py::handle value) {
+  const auto refuse = [&] {
+    Throw(ERROR_INVALID_PARAM, method, ": ", label,
+          " must be whole numbers [ranks, experts], a line per rank, got ", Repr(value));
+  };
+  py::object table;
+  try {
+    table = py::module_::import("numpy").attr("asarray")(value);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    refuse();
+  }
+  const py::object kind = table.attr("dtype").attr("kind");
+  const py::object num_dims = table.attr("ndim");
+  const bool is_whole = kind.equal(py::str("i")) || kind.equal(py::str("u"));
+  if (!is_whole || !num_dims.equal(py::int_(2))) refuse();
+  return ReadNumbers(method, label, table.attr("ravel")().attr("tolist")(), "whole numbers");
+}
+
 ReduceOp ReadReduction(const char* method, const py::object& value, bool only_sums) {
   constexpr ReduceOp kSums[] = {ReduceOp::kSum, ReduceOp::kAvg};
   constexpr ReduceOp kAll[] = {ReduceOp::kSum,   ReduceOp::kProd,  ReduceOp::kMax,

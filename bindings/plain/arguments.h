@@ -21,6 +21,10 @@ Rows ReadSizes(const char* method, const char* label, pybind11::handle value);
 // One number per member of a group.
 Rows ReadMembers(const char* method, const char* label, pybind11::handle value);
 
+// Lines of numbers, one line per rank and all equally long, one line after the other: lists of
+// lists, an array or a tensor.
+Rows ReadTable(const char* method, const char* label, pybind11::handle value);
+
 // A reduction by the core's name or as a member of torch.distributed.ReduceOp; `only_sums`: sum or
 // avg.
 ReduceOp ReadReduction(const char* method, const pybind11::object& value, bool only_sums = false);

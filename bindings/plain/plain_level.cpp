@@ -15,8 +15,10 @@ bool IsGiven(const py::object& argument) {
 }
 
 py::object CopyOf(const py::object& value) {
-  const bool is_list = value && PyList_CheckExact(value.ptr()) != 0;
-  return is_list ? py::object(py::list(value[py::slice()])) : value;
+  if (!value || PyList_CheckExact(value.ptr()) == 0) return value;
+  py::list copy;
+  for (const py::handle item : value) copy.append(CopyOf(py::reinterpret_borrow<py::object>(item)));
+  return std::move(copy);
 }
 
 // Whether x is cut into rows.
@@ -27,7 +29,7 @@ bool HasRows(PlainCall::Method method) {
 
 // Whether the ranks first tell each other their rows.
 bool Asks(PlainCall::Method method, const PlainLevel::Arguments& given) {
-  if (method == PlainCall::kAllToAllV) return given.recv_sizes.is_none();
+  if (given.recv_sizes) return given.recv_sizes.is_none();
   return (method == PlainCall::kAllGatherV || method == PlainCall::kGatherV) &&
          given.sizes.is_none();
 }
@@ -94,7 +96,8 @@ py::object RowsOfWords(const char* method, const std::string& words, int64_t row
 
 PlainLevel::Arguments PlainLevel::Arguments::Copied() const {
   Arguments copy = *this;
-  for (Object* list : {&copy.x, &copy.sizes, &copy.out, &copy.gather_rows, &copy.scatter_rows}) {
+  for (Object* list :
+       {&copy.x, &copy.sizes, &copy.recv_sizes, &copy.out, &copy.gather_rows, &copy.scatter_rows}) {
     *list = CopyOf(*list);
   }
   return copy;
@@ -156,6 +159,7 @@ py::object PlainLevel::Call(PlainCall::Method method, const Arguments& given) {
       return now.Call(method, copy);
     });
   }
+  if (PlainCall::IsGrouped(method)) return MultiplyGrouped(method, given);
   if (given.weight) return Multiply(method, given);
   return method == PlainCall::kScatterV ? ScatterV(given) : Collective(method, given);
 }
@@ -249,11 +253,7 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
   Refusing(name, [&] {
     ProductSpec& product = call.product;
     product.averages = given.op && ReadReduction(name, given.op, true) == ReduceOp::kAvg;
-    ReadX("x", given.x, Object(), &part);
-    std::vector<Operand> inputs = {part.x, ReadInput({name, "weight"}, given.weight, &part.stream)};
-    if (IsGiven(given.residual)) {
-      inputs.push_back(ReadInput({name, "residual"}, given.residual, &part.stream));
-    }
+    ReadFactors(given, &part, &step);
     if (given.grid) {
       const auto grid = given.grid.cast<py::tuple>();
       product.ag_dim = ReadWhole(name, "ag_dim", grid[0]);
@@ -266,15 +266,6 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
     if (IsGiven(given.scatter_rows)) {
       product.scatter_rows = ReadMembers(name, "scatter_rows", given.scatter_rows);
     }
-    product.trans_weight = PyObject_IsTrue(given.trans_weight.ptr()) == 1;
-    for (const Operand& input : inputs) {
-      ThrowIfError(input.problem);
-      call.inputs.push_back(input.tensor.view.desc);
-      if (call.inputs.size() == 1) continue;
-      step.tensors.others.push_back(input.tensor);
-      step.keep.push_back(input.object);
-      step.keep.push_back(input.tensor.owner);
-    }
     const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
     Operand target;
     target.object = IsGiven(given.out) ? given.out : ResultOf(call, part.x, *kept);
@@ -283,6 +274,72 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
     Ready(&part, kept, part.x, target, &step);
   });
   return Run(&step, 1, part.result);
+}
+
+// The counts of a grouped product are read anew with every call, and so is its plan.
+py::object PlainLevel::MultiplyGrouped(PlainCall::Method method, const Arguments& given) {
+  Part part(method);
+  PlainCall& call = part.call;
+  const char* const name = call.name();
+  Step step;
+  const auto read = [&] {
+    ReadFactors(given, &part, &step);
+    call.sizes = ReadTable(name, "send_counts", given.sizes);
+    if (IsGiven(given.max_rows)) {
+      call.product.max_rows = ReadWhole(name, "max_rows", given.max_rows);
+    }
+    call.product.returns_rows =
+        IsGiven(given.return_rows) && PyObject_IsTrue(given.return_rows.ptr()) == 1;
+  };
+  const bool asks = Asks(method, given);
+  if (asks) {
+    Refusing(call.asking_name(), read);
+    Ask(&part, 1);
+  }
+  py::object rows;
+  Refusing(name, [&] {
+    if (!asks) {
+      read();
+      call.receives = ReadTable(name, "recv_counts", given.recv_sizes);
+    }
+    std::shared_ptr<PlainCalls::Kept> kept;
+    ThrowIfError(calls_->MakeOnce(call, &kept));
+    Operand target;
+    target.object = IsGiven(given.out) ? given.out : MakeLike(name, part.x.object, kept->result);
+    ThrowIfError(ToTensor(target.object, {name, "out"}, &target.tensor, &part.stream));
+    part.result = target.object;
+    if (call.product.returns_rows) {
+      rows = MakeLike(name, part.x.object, {kept->result[0], call.x.sizes[1]});
+      Tensor tensor;
+      ThrowIfError(ToTensor(rows, {name, "the rows"}, &tensor, &part.stream));
+      step.tensors.rows = tensor;
+      step.keep.push_back(rows);
+      step.keep.push_back(tensor.owner);
+    }
+    Ready(&part, std::move(kept), part.x, target, &step);
+  });
+  const py::object result = rows ? py::object(py::make_tuple(part.result, rows)) : part.result;
+  return Run(&step, 1, result);
+}
+
+// x, the weight and the residual of a product.
+void PlainLevel::ReadFactors(const Arguments& given, Part* part, Step* step) const {
+  PlainCall& call = part->call;
+  const char* const name = call.name();
+  ReadX("x", given.x, Object(), part);
+  std::vector<Operand> inputs = {part->x, ReadInput({name, "weight"}, given.weight, &part->stream)};
+  if (IsGiven(given.residual)) {
+    inputs.push_back(ReadInput({name, "residual"}, given.residual, &part->stream));
+  }
+  call.product.trans_weight = PyObject_IsTrue(given.trans_weight.ptr()) == 1;
+  for (const Operand& input : inputs) {
+    ThrowIfError(input.problem);
+    call.inputs.push_back(input.tensor.view.desc);
+    if (call.inputs.size() == 1) continue;
+    step->tensors.others.push_back(input.tensor);
+    step->keep.push_back(input.object);
+    step->keep.push_back(input.tensor.owner);
+  }
 }
 
 void PlainLevel::ReadX(const char* label, const py::object& value, const py::object& dim,
@@ -381,7 +438,7 @@ void PlainLevel::Ask(Part* parts, size_t count) {
   std::vector<const PlainCall*> tensors;
   for (size_t i = 0; i < count; ++i) tensors.push_back(&parts[i].call);
   PlainCall& call = parts->call;
-  const bool to_each = call.method == PlainCall::kAllToAllV;
+  const bool to_each = call.method == PlainCall::kAllToAllV || call.is_grouped();
   const Rows mine = to_each ? *call.sizes : Rows{call.x.rows()};
   Rows all;
   RunWithoutGil([&] { return calls_->Ask(tensors, mine, &all); });
@@ -389,8 +446,12 @@ void PlainLevel::Ask(Part* parts, size_t count) {
     for (size_t i = 0; i < count; ++i) parts[i].call.sizes = all;
     return;
   }
-  const auto rank = static_cast<size_t>(communicator().rank());
-  for (size_t i = rank; i < all.size(); i += mine.size()) call.receives.push_back(all[i]);
+  // Each rank's numbers for this one.
+  const size_t each = mine.size() / static_cast<size_t>(communicator().size());
+  const size_t first = each * static_cast<size_t>(communicator().rank());
+  for (size_t i = first; i < all.size(); i += mine.size()) {
+    for (size_t j = i; j < i + each; ++j) call.receives.push_back(all[j]);
+  }
 }
 
 std::shared_ptr<PlainCalls::Kept> PlainLevel::Plan(const PlainCall& call) {

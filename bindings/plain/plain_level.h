@@ -25,7 +25,7 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   // What Python passes to a collective or a product; null: the method has no such argument.
   struct Arguments {
     Object x;
-    Object sizes;  // of all_to_allv: send_sizes
+    Object sizes;  // of all_to_allv: send_sizes; of a grouped product: send_counts
     Object recv_sizes;
     Object dim;
     Object op;
@@ -37,6 +37,8 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
     Object grid;  // ag_dim, rs_dim, inner_dim_is_ag
     Object gather_rows;
     Object scatter_rows;
+    Object max_rows;  // of a grouped product, as the next one
+    Object return_rows;
 
     // With copies of lists, which the caller may change until the call's turn comes.
     Arguments Copied() const;
@@ -119,9 +121,11 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object GatherList(const Arguments& given);
   Object ScatterV(const Arguments& given);
   Object Multiply(PlainCall::Method method, const Arguments& given);
+  Object MultiplyGrouped(PlainCall::Method method, const Arguments& given);
 
   void ReadX(const char* label, const Object& value, const Object& dim, Part* part) const;
   void ReadOne(const Arguments& given, Part* part) const;
+  void ReadFactors(const Arguments& given, Part* part, Step* step) const;
   void ReadList(const Arguments& given, std::vector<Part>* parts) const;
   void ReadNumbers(const Arguments& given, Part* parts, size_t count) const;
   void Ask(Part* parts, size_t count);

@@ -171,7 +171,8 @@ def names_of(comm: collops.Communicator) -> dict[str, Any]:
     }
     calls = (operate, gather_v, scatter_v, exchange_v, linear)
     values |= {"op" if call is operate else call.__name__: partial(call, comm) for call in calls}
-    return {**values, "X": f4(6, 2), "W": np.ones((2, 4), np.float32)}
+    experts = {"EW": np.ones((2, 2, 4), np.float32), "C": [[1, 1]] * 3}
+    return {**values, "X": f4(6, 2), "W": np.ones((2, 4), np.float32), **experts}
 
 
 def operate(comm: collops.Communicator, name: str, ins: Any, **fields: Any) -> Any:

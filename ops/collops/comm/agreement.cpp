@@ -137,6 +137,19 @@ Agreement& Agreement::Pairwise(const char* send_name, const int64_t* send, const
   return *this;
 }
 
+Agreement& Agreement::PairwiseUnseen(const char* what, const int64_t* send, const int64_t* recv,
+                                     int rank, int rank_size) {
+  const auto self = static_cast<uint64_t>(rank);
+  const auto apart = static_cast<uint64_t>(rank_size);  // from the pairs of Pairwise()
+  for (int r = 0; r < rank_size; ++r) {
+    const auto peer = static_cast<uint64_t>(r);
+    balance_ += Summand(self + apart, peer, static_cast<uint64_t>(send[r]));
+    balance_ -= Summand(peer + apart, self, static_cast<uint64_t>(recv[r]));
+  }
+  unseen_ = what;
+  return *this;
+}
+
 Agreement& Agreement::InPlainWords(const char* method, int64_t row_elements, const TermWords* words,
                                    int num_words) {
   method_ = method;
@@ -224,6 +237,10 @@ class Agreement::Comparison {
 
   // For agreements whose digests differ although Run() finds no difference.
   Status DifferByDigest() const {
+    if (*own_.unseen_ != '\0') {
+      return Error(ERROR_RANK_MISMATCH, Called(first_), ": the ranks disagree in ",
+                   Calls(first_, first_), ": ", own_.unseen_, " differ between two ranks");
+    }
     const std::string listed =
         size_ > kMostListed ? Concat(" and the first ", kMostListed, " numbers of each list") : "";
     return Error(

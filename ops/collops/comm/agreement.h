@@ -67,6 +67,11 @@ class Agreement {
   Agreement& Pairwise(const char* send_name, const int64_t* send, const char* recv_name,
                       const int64_t* recv, int rank, int rank_size);
 
+  // As Pairwise(), of numbers that are not encoded: ranks that agree in all else hear that `what`
+  // differs.
+  Agreement& PairwiseUnseen(const char* what, const int64_t* send, const int64_t* recv, int rank,
+                            int rank_size);
+
   // For messages only: the plain level's method and its own words for terms, which live as long as
   // the process, and the elements of a row, in which the plain level counts.
   Agreement& InPlainWords(const char* method, int64_t row_elements,
@@ -137,6 +142,7 @@ class Agreement {
   uint64_t group_lists_ = 0;
   uint64_t plain_words_ = 0;
   const char* method_ = "";
+  const char* unseen_ = "";  // what PairwiseUnseen() was told
   int64_t row_elements_ = 1;
   const TermWords* words_of_terms_ = nullptr;
   int num_words_of_terms_ = 0;

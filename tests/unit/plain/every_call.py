@@ -48,6 +48,8 @@ def calls_of(rank: int, size: int) -> list[Call]:
         ("all_gather_matmul", (x, weight), {"gather_rows": [size] * size}),
         ("matmul_reduce_scatter", (x, weight), {"op": "avg"}),
         ("all_gather_matmul_reduce_scatter", (x, weight), grid),
+        ("all_to_allv_grouped_matmul", (x, weight[None], [[1]] * size), {}),
+        ("grouped_matmul_all_to_allv", (x, weight[None], *[[[1]] * size] * 2), {}),
         ("exchange", ([SendTo(moved, right), RecvFrom(np.empty_like(moved), left)],), {}),
     ]
 

@@ -47,6 +47,10 @@ def torch_tensors(comm: collops.Communicator, x: torch.Tensor) -> None:
     assert_type(comm.reduce_scatterv(x, [1, 2]), torch.Tensor)
     assert_type(comm.all_gather_matmul(x, x, trans_weight=True), torch.Tensor)
     assert_type(comm.matmul_reduce_scatter(x, x, op="avg"), torch.Tensor)
+    assert_type(comm.all_to_allv_grouped_matmul(x, x, [[1], [2]]), torch.Tensor)
+    both = comm.all_to_allv_grouped_matmul(x, x, [[1], [2]], return_rows=True)
+    assert_type(both, tuple[torch.Tensor, torch.Tensor])
+    assert_type(comm.grouped_matmul_all_to_allv(x, x, [[1], [2]]), torch.Tensor)
     assert_type(comm.recv(x), torch.Tensor)
     assert_type(comm.empty(3, torch.float32), torch.Tensor)
 

@@ -312,6 +312,15 @@ class ExpertsCall {
 
 }  // namespace
 
+Status CheckExpertSupport(const Communicator& communicator, DType dtype) {
+  COLLOPS_CHECK_ARG(communicator.device().kind == DeviceKind::kCpu, ERROR_UNSUPPORTED, "backend ",
+                    communicator.spec().backend, ": products with experts run on the CPU alone");
+  for (const DType moved : {dtype, DType::kFloat32}) {
+    COLLOPS_RETURN_IF_ERROR(communicator.Supports(Primitive::kExchange, moved, ReduceOp::kSum));
+  }
+  return Ok();
+}
+
 Status PlanExperts(ExpertsPlan* plan) {
   const ExpertsLayout& layout = plan->layout;
   const int64_t columns = std::max({layout.k, layout.n, int64_t{1}});

@@ -36,11 +36,13 @@ struct ExpertsLayout {
   int64_t most_own_rows() const { return to_experts ? x_rows : output_rows; }
 };
 
-// What messages call the numbers of rows, by the struct's names or the plain level's.
+// What messages call the arguments: by the struct's names, or the plain level's.
 struct ExpertsVoice {
   const char* called = "LinearParallel";
   const char* table = "globalTokensPerExpertMatrix";
   const char* most = "maxOutputSize";
+  const char* transposed = "with transWeight true it is [experts, n, k]";
+  const char* as_it_is = "with transWeight false it is [experts, k, n]";
 };
 
 // How many rows go where in one call. A rank's own rows are sorted by expert, over all places. The
@@ -142,6 +144,14 @@ struct ExpertsTensors {
 // `workspace` has plan.bytes bytes, of any alignment.
 Status RunExperts(const ExpertsPlan& plan, const ExpertRows& rows, const ExpertsTensors& tensors,
                   const Agreement& agreement, void* workspace, Communicator* communicator);
+
+// The weight fits x, and the residual, where there is one behind them, the weight; their numbers of
+// dims are right. Fills in k, n and trans_weight.
+Status CheckExpertWeights(const ExpertsVoice& voice, const std::vector<TensorDesc>& inputs,
+                          bool trans_weight, bool has_residual, ExpertsLayout* layout);
+
+// Whether rows of this type can be exchanged, and products where they are.
+Status CheckExpertSupport(const Communicator& communicator, DType dtype);
 
 // Whether a type has experts.
 bool HasExperts(LinearParallelParam::ParallelType type);

@@ -20,6 +20,26 @@ uint64_t HashOf(const std::vector<int64_t>& cells) {
 
 }  // namespace
 
+Status CheckExpertWeights(const ExpertsVoice& voice, const std::vector<TensorDesc>& inputs,
+                          bool trans_weight, bool has_residual, ExpertsLayout* layout) {
+  const Shape& weight = inputs[1].shape;
+  layout->k = inputs[0].shape[1];
+  layout->n = weight[trans_weight ? 1 : 2];
+  layout->trans_weight = trans_weight;
+  const int64_t got = weight[trans_weight ? 2 : 1];
+  COLLOPS_CHECK_ARG(got == layout->k, ERROR_INVALID_TENSOR_DIM, voice.called,
+                    ": x has k = ", layout->k, " columns but the matrices of weight ",
+                    ToString(weight), " have ", got, trans_weight ? " columns; " : " rows; ",
+                    trans_weight ? voice.transposed : voice.as_it_is);
+  if (!has_residual) return Ok();
+  const Shape& residual = inputs[2].shape;
+  const bool is_row = residual.num_dims == 1 || residual[0] == 1;
+  COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == layout->n,
+                    ERROR_INVALID_TENSOR_DIM, voice.called, ": residual must be [", layout->n,
+                    "] or [1, ", layout->n, "], got ", ToString(residual));
+  return Ok();
+}
+
 ExpertRows::ExpertRows(const ExpertsLayout& layout, std::vector<int64_t> to,
                        std::vector<int64_t> from)
     : experts_(layout.experts), to_(std::move(to)), from_(std::move(from)) {

@@ -53,24 +53,10 @@ Status CheckPlaces(const P& param, int rank_size) {
   return Ok();
 }
 
-Status CheckWeights(const P& param, int64_t k, const Shape& weight) {
-  const int64_t experts = param.moeInfo.localExpertNums;
-  COLLOPS_CHECK_ARG(weight[0] == experts, ERROR_INVALID_TENSOR_DIM, kExperts, ": weight ",
-                    ToString(weight), " has ", weight[0],
-                    " matrices in dim 0 but moeInfo.localExpertNums is ", experts);
-  const int64_t got = weight[param.transWeight ? 2 : 1];
-  COLLOPS_CHECK_ARG(got == k, ERROR_INVALID_TENSOR_DIM, kExperts, ": x has k = ", k,
-                    " columns but the matrices of weight ", ToString(weight), " have ", got,
-                    param.transWeight ? " columns; with transWeight true it is [experts, n, k]"
-                                      : " rows; with transWeight false it is [experts, k, n]");
-  return Ok();
-}
-
 // Shapes against each other, of inputs that have passed CheckInputs.
 Status MakeExpertsLayout(const P& param, const RankPlace& place,
                          const std::vector<TensorDesc>& inputs, ExpertsLayout* layout) {
   const ExpertsInputs at(param);
-  const Shape& x = inputs[at.x].shape;
   const Shape& weight = inputs[at.weight].shape;
   const Shape& table = inputs[at.table()].shape;
   layout->to_experts = param.type == P::ALLTOALLVC_ALL_GATHER_GMM;
@@ -78,22 +64,16 @@ Status MakeExpertsLayout(const P& param, const RankPlace& place,
   layout->rank_size = place.rank_size;
   layout->tp_size = param.moeInfo.tpSize;
   layout->experts = param.moeInfo.localExpertNums;
-  layout->x_rows = x[0];
+  layout->x_rows = inputs[at.x].shape[0];
   layout->output_rows = inputs[at.most()].shape[0];
-  layout->k = x[1];
-  layout->n = weight[param.transWeight ? 1 : 2];
-  layout->trans_weight = param.transWeight;
-  COLLOPS_RETURN_IF_ERROR(CheckWeights(param, layout->k, weight));
-  if (param.hasResidual) {
-    const Shape& residual = inputs[2].shape;
-    const bool is_row = residual.num_dims == 1 || residual[0] == 1;
-    COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == layout->n,
-                      ERROR_INVALID_TENSOR_DIM, kExperts, ": residual must be [", layout->n,
-                      "] or [1, ", layout->n, "], got ", ToString(residual));
-  }
+  const ExpertsVoice names;
+  COLLOPS_CHECK_ARG(weight[0] == layout->experts, ERROR_INVALID_TENSOR_DIM, kExperts, ": weight ",
+                    ToString(weight), " has ", weight[0],
+                    " matrices in dim 0 but moeInfo.localExpertNums is ", layout->experts);
+  COLLOPS_RETURN_IF_ERROR(
+      CheckExpertWeights(names, inputs, param.transWeight, param.hasResidual, layout));
   const int64_t places = param.moeInfo.epSize;
   const int64_t columns = places * layout->experts;
-  const ExpertsVoice names;
   COLLOPS_CHECK_ARG(table[0] == places && table[1] == columns, ERROR_INVALID_TENSOR_DIM, kExperts,
                     ": ", names.table, " must be [", places, ", ", columns,
                     "], epSize and epSize * localExpertNums, got ", ToString(table));
@@ -177,10 +157,7 @@ Status ExpertsParallel::DescribeOutputs(const RankPlace& place,
 }
 
 Status ExpertsParallel::CheckSupport(DType dtype) const {
-  for (const DType moved : {dtype, DType::kFloat32}) {
-    COLLOPS_RETURN_IF_ERROR(communicator().Supports(Primitive::kExchange, moved, ReduceOp::kSum));
-  }
-  return Ok();
+  return CheckExpertSupport(communicator(), dtype);
 }
 
 Status ExpertsParallel::Complete(Plan* plan) const {

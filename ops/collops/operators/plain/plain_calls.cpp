@@ -31,6 +31,10 @@ constexpr MethodNames kMethods[] = {
     {"matmul_reduce_scatter", "LinearParallel"},
     {"matmul_all_reduce", "LinearParallel"},
     {"all_gather_matmul_reduce_scatter", "LinearParallel"},
+    {"all_to_allv_grouped_matmul", "AllToAllVGroupedMatmul", "all_to_allv_grouped_matmul asks",
+     "AllToAllVGroupedMatmul without recv_counts"},
+    {"grouped_matmul_all_to_allv", "GroupedMatmulAllToAllV", "grouped_matmul_all_to_allv asks",
+     "GroupedMatmulAllToAllV without recv_counts"},
 };
 
 // Numbers by which calls with one plan are found again.
@@ -91,7 +95,10 @@ void AddKeyOf(const PlainCall& call, KeyWords* key) {
   key->Add(product.averages ? 1 : 0);
 }
 
-Status CheckBeforeAsking(const PlainCall& call, int rank, int rank_size) {
+Status CheckBeforeAsking(const PlainCall& call, const Communicator& group) {
+  const int rank = group.rank();
+  const int rank_size = group.size();
+  if (call.is_grouped()) return CheckGrouped(call, group);
   const char* const name = call.name();
   const bool sends = call.method == PlainCall::kAllToAllV;
   if (call.method == PlainCall::kGatherV || call.method == PlainCall::kScatterV) {
@@ -147,6 +154,7 @@ class PlainCalls::Question {
         agreements_.emplace_back(first.asking_operation());
         agreements_.back().Equal("the number of tensors", static_cast<int64_t>(tensors.size()));
         agreements_.back().Equal("dim", first.x.dim);
+        if (first.is_grouped()) agreements_.back().Equal("experts of a rank", first.experts());
         agreements_.back().InPlainWords(first.asking_name(), 1);
       }
       AddTensor(tensors.size() == 1 ? "x" : Concat("x[", i, "]"), first.x.dim, *tensors[i]);
@@ -212,6 +220,11 @@ std::shared_ptr<PlainCalls::Kept> PlainCalls::Find(const PlainCall& call) {
   return found == kept_.end() ? nullptr : found->second;
 }
 
+Status PlainCalls::MakeOnce(const PlainCall& call, std::shared_ptr<Kept>* kept) const {
+  *kept = std::make_shared<Kept>();
+  return MakePlan(call, kept->get());
+}
+
 Status PlainCalls::Make(const PlainCall& call, std::shared_ptr<Kept>* kept) {
   auto made = std::make_shared<Kept>();
   COLLOPS_RETURN_IF_ERROR(MakePlan(call, made.get()));
@@ -261,6 +274,11 @@ Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
       COLLOPS_RETURN_IF_ERROR(PlanProduct(call, communicator_, &kept->plan));
       kept->result = kept->plan->output_shape();
       return Ok();
+    case PlainCall::kAllToAllVGroupedMatmul:
+    case PlainCall::kGroupedMatmulAllToAllV:
+      COLLOPS_RETURN_IF_ERROR(PlanGrouped(call, group, &kept->plan));
+      kept->result = kept->plan->output_shape();
+      return Ok();
   }
   kept->rows = kept->plan->rows();
   kept->result = WithRows(call.x, SumOf(kept->rows));
@@ -277,6 +295,7 @@ std::shared_ptr<const PlainCalls::Question> PlainCalls::QuestionOf(
     words.Add(tensor->x.type);
     words.Add(tensor->x.dim);
     words.Add(WithRows(tensor->x, 0));
+    words.Add(tensor->is_grouped() ? tensor->experts() : 0);
   }
   const std::lock_guard lock(mutex_);
   if (questions_.size() >= kMostKept) questions_.clear();
@@ -287,7 +306,7 @@ std::shared_ptr<const PlainCalls::Question> PlainCalls::QuestionOf(
 
 Status PlainCalls::Ask(const std::vector<const PlainCall*>& tensors, const Rows& mine, Rows* all) {
   const PlainCall& first = *tensors[0];
-  const Status check = CheckBeforeAsking(first, communicator_->rank(), communicator_->size());
+  const Status check = CheckBeforeAsking(first, *communicator_);
   if (!check.ok()) {
     static_cast<void>(communicator_->Refuse(first.asking_name(), check));
     return check;
@@ -298,7 +317,7 @@ Status PlainCalls::Ask(const std::vector<const PlainCall*>& tensors, const Rows&
 Status PlainCalls::Tell(const PlainCall& call, const std::string& text, std::string* received) {
   constexpr size_t kMost = 1024;
   const int size = communicator_->size();
-  Status check = CheckBeforeAsking(call, communicator_->rank(), size);
+  Status check = CheckBeforeAsking(call, *communicator_);
   if (check.ok() && text.size() >= kMost) {
     check = Error(ERROR_INVALID_PARAM, call.name(),
                   ": what the root says of its elements is longer than ", kMost, " bytes");

@@ -32,6 +32,8 @@ class PlainCalls {
   std::shared_ptr<Kept> Find(const PlainCall& call);
   // Plans it.
   Status Make(const PlainCall& call, std::shared_ptr<Kept>* kept);
+  // The same of a call that is not like a later one.
+  Status MakeOnce(const PlainCall& call, std::shared_ptr<Kept>* kept) const;
 
   // What all ranks say of the tensors of a call without sizes, one rank after the other. Tells the
   // other ranks what is wrong here.

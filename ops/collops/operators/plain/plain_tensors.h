@@ -25,6 +25,7 @@ struct PlainTensors {
   std::vector<PlainTensor> others;  // what a product reads besides x: the weight and the residual
   void* stream = nullptr;           // of a device
   void* workspace = nullptr;        // of a device, PlainPlan::DeviceWorkspace() bytes
+  PlainTensor rows = {};            // where a grouped product's rows are wanted, if anywhere
 };
 
 // The tensor is contiguous, on `device`, in this machine's byte order, and has `count` elements.

@@ -25,6 +25,8 @@ struct ProductSpec {
   std::optional<Rows> scatter_rows;  // none: as numpy.array_split shares them out
   bool trans_weight = false;
   bool averages = false;
+  std::optional<int64_t> max_rows;  // of a grouped product, as the next one
+  bool returns_rows = false;
 };
 
 // A call of the plain level, but for the memory of its tensors: what its plan is made from.
@@ -44,6 +46,8 @@ struct PlainCall {
     kMatmulReduceScatter,
     kMatmulAllReduce,
     kAllGatherMatmulReduceScatter,
+    kAllToAllVGroupedMatmul,
+    kGroupedMatmulAllToAllV,
   };
 
   explicit PlainCall(Method of) : method(of) {}
@@ -52,8 +56,9 @@ struct PlainCall {
   RowShape x;  // before Normalise() its dim is as the caller says it
   DType dtype = DType::kUndefined;
   Device device;
-  std::optional<Rows> sizes;  // of all_to_allv: send_sizes
-  Rows receives;              // recv_sizes
+  // Of all_to_allv: send_sizes and recv_sizes; of a grouped product: its counts, rank by rank.
+  std::optional<Rows> sizes;
+  Rows receives;
   int64_t root = 0;
   ReduceOp op = ReduceOp::kSum;
   int num_tensors = 1;             // of the list that x is in
@@ -66,6 +71,13 @@ struct PlainCall {
   const char* operation() const;
   const char* asking_name() const;
   const char* asking_operation() const;
+
+  // Whether it multiplies rows by experts on other ranks.
+  static bool IsGrouped(Method of) {
+    return of == kAllToAllVGroupedMatmul || of == kGroupedMatmulAllToAllV;
+  }
+  bool is_grouped() const { return IsGrouped(method); }
+  int64_t experts() const { return inputs[1].shape[0]; }
 
   // Checks the dim, and counts it from 0. `label` is what the method calls x.
   Status Normalise(const char* label);
@@ -171,5 +183,9 @@ Status PlanAllReduce(const PlainCall& call, const Communicator& group, PlanPoint
 Status PlanBroadcast(const PlainCall& call, const Communicator& group, PlanPointer* plan);
 // A product; it keeps the communicator.
 Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> group, PlanPointer* plan);
+// A grouped product, of one call only: its counts change with every call.
+Status PlanGrouped(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+// What of such a call does not depend on what other ranks send.
+Status CheckGrouped(const PlainCall& call, const Communicator& group);
 
 }  // namespace collops

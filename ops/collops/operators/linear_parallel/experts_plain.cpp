@@ -1,0 +1,238 @@
+// The plain level's grouped products: counts of this rank alone in place of a table of all ranks.
+#include <limits>
+#include <utility>
+
+#include "collops/operators/framework/tensor_check.h"
+#include "collops/operators/linear_parallel/experts.h"
+#include "collops/operators/plain/plans.h"
+
+namespace collops {
+namespace {
+
+ExpertsVoice VoiceOf(const PlainCall& call) {
+  return {call.name(), "send_counts", "max_rows", "with trans_weight=True it is [experts, n, k]",
+          "it is [experts, k, n]: for [experts, n, k] pass trans_weight=True"};
+}
+
+bool GoesToExperts(const PlainCall& call) {
+  return call.method == PlainCall::kAllToAllVGroupedMatmul;
+}
+
+OpSignature SignatureOf(const PlainCall& call) {
+  constexpr DTypeSet kTypes = SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32);
+  OpSignature signature;
+  signature.name = call.operation();
+  signature.method = call.name();
+  signature.inputs = {{"x", Role::kData, kTypes, 2, Extent::kAny},
+                      {"weight", Role::kData, kTypes, 3, Extent::kAny}};
+  if (call.inputs.size() > 2) {
+    signature.inputs.push_back({"residual", Role::kData, kTypes, 1, Extent::kAny, 2});
+  }
+  signature.outputs = {"out"};
+  if (call.product.returns_rows) signature.outputs.push_back("the rows");
+  signature.one_dtype = true;
+  signature.num_dims_code = ERROR_INVALID_TENSOR_DIM;
+  return signature;
+}
+
+// One number for each expert of every rank, none below 0.
+Status CheckCounts(const PlainCall& call, const char* label, const Rows& counts, int rank_size,
+                   int64_t* sum) {
+  const int64_t experts = call.experts();
+  COLLOPS_CHECK_ARG(static_cast<int64_t>(counts.size()) == rank_size * experts, ERROR_INVALID_PARAM,
+                    call.name(), ": ", label, " must be [", rank_size, ", ", experts,
+                    "], a line for each rank and a number for each matrix of weight, got ",
+                    counts.size(), " numbers");
+  *sum = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto line = static_cast<int64_t>(i) / experts;
+    const auto column = static_cast<int64_t>(i) % experts;
+    COLLOPS_CHECK_ARG(counts[i] >= 0, ERROR_INVALID_PARAM, call.name(), ": ", label, "[", line,
+                      "][", column, "] must be >= 0, got ", counts[i]);
+    COLLOPS_CHECK_ARG(counts[i] <= std::numeric_limits<int64_t>::max() - *sum, ERROR_INVALID_PARAM,
+                      call.name(), ": the sum of ", label, " up to [", line, "][", column,
+                      "] exceeds an int64");
+    *sum += counts[i];
+  }
+  return Ok();
+}
+
+// x has as many rows as the counts say.
+Status CheckSumOf(const PlainCall& call, const char* label, int64_t sum) {
+  const int64_t rows = call.inputs[0].shape[0];
+  COLLOPS_CHECK_ARG(rows == sum, ERROR_INVALID_PARAM, call.name(), ": ", label, " have a sum of ",
+                    sum, " but x has ", rows, " rows: they must be equal");
+  return Ok();
+}
+
+Status CheckReceived(const PlainCall& call, int rank, int rank_size, int64_t* sum) {
+  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "recv_counts", call.receives, rank_size, sum));
+  const int64_t experts = call.experts();
+  for (int64_t l = 0; l < experts; ++l) {
+    const auto own = static_cast<size_t>(rank * experts + l);
+    COLLOPS_CHECK_ARG((*call.sizes)[own] == call.receives[own], ERROR_INVALID_PARAM, call.name(),
+                      ": send_counts[", rank, "][", l, "] is ", (*call.sizes)[own],
+                      " but recv_counts[", rank, "][", l, "] is ", call.receives[own],
+                      ": a rank's rows for its own experts are both");
+  }
+  if (!GoesToExperts(call)) return CheckSumOf(call, "recv_counts", *sum);
+  const std::optional<int64_t>& most = call.product.max_rows;
+  COLLOPS_CHECK_ARG(!most || *sum <= *most, ERROR_INVALID_PARAM, call.name(), ": rank ", rank,
+                    " receives ", *sum, " rows but max_rows is ", *most);
+  return Ok();
+}
+
+// For each pair of ranks, what tells apart two ways of sharing rows among a rank's experts.
+Rows HashesOf(const Rows& counts, int64_t experts) {
+  Rows hashes;
+  for (size_t i = 0; i < counts.size(); i += static_cast<size_t>(experts)) {
+    uint64_t hash = 0;
+    for (int64_t l = 0; l < experts; ++l) {
+      hash = (hash ^ static_cast<uint64_t>(counts[i + static_cast<size_t>(l)])) *
+             0x9e3779b97f4a7c15ULL;
+      hash ^= hash >> 29;
+    }
+    hashes.push_back(static_cast<int64_t>(hash));
+  }
+  return hashes;
+}
+
+constexpr TermWords kWords[] = {{"k", "x has k =", " columns"},
+                                {"n", "weight has n =", " columns of a matrix"},
+                                {"experts", "weight has", " matrices"}};
+
+// One call: it is neither found nor kept, so that numbers of rows do not fill the cache of plans.
+class GroupedPlan : public PlainPlan {
+ public:
+  GroupedPlan(const PlainCall& call, const Communicator& group)
+      : PlainPlan(call.name(), call.operation()),
+        signature_(SignatureOf(call)),
+        inputs_(call.inputs),
+        agreement_(call.operation()) {
+    planned_.voice = VoiceOf(call);
+    planned_.dtype = call.inputs[0].dtype;
+    planned_.has_residual = call.inputs.size() > 2;
+    ExpertsLayout& layout = planned_.layout;
+    layout.to_experts = GoesToExperts(call);
+    layout.rank = group.rank();
+    layout.rank_size = group.size();
+    layout.experts = call.experts();
+    layout.x_rows = call.inputs[0].shape[0];
+  }
+
+  Status Make(const PlainCall& call) {
+    ExpertsLayout& layout = planned_.layout;
+    int64_t sum = 0;
+    COLLOPS_RETURN_IF_ERROR(CheckReceived(call, layout.rank, layout.rank_size, &sum));
+    COLLOPS_RETURN_IF_ERROR(CheckExpertWeights(planned_.voice, inputs_, call.product.trans_weight,
+                                               planned_.has_residual, &layout));
+    rows_ = std::make_unique<ExpertRows>(layout, *call.sizes, call.receives);
+    layout.output_rows = layout.to_experts ? rows_->of_experts() : rows_->own();
+    TensorDesc output = inputs_[0];
+    output.shape.dims[0] = layout.output_rows;
+    output.shape.dims[1] = layout.n;
+    outputs_.push_back(output);
+    output.shape.dims[1] = layout.k;
+    if (call.product.returns_rows) outputs_.push_back(output);
+    COLLOPS_RETURN_IF_ERROR(CheckOutputSizes(signature_, outputs_));
+    COLLOPS_RETURN_IF_ERROR(PlanExperts(&planned_));
+    AgreeOn(call);
+    return Ok();
+  }
+
+  std::vector<int64_t> output_shape() const override {
+    const Shape& shape = outputs_[0].shape;
+    return {shape.dims, shape.dims + shape.num_dims};
+  }
+
+  Status Check(const Communicator& communicator, const PlainTensors& tensors) const override {
+    const VariantPack pack = PackOf(tensors);
+    COLLOPS_RETURN_IF_ERROR(CheckOutputs(signature_, outputs_, pack.outputs));
+    TensorBytes bytes;
+    for (const TensorDesc& input : inputs_) bytes.inputs.push_back(NumBytes(input));
+    for (const TensorDesc& output : outputs_) bytes.outputs.push_back(NumBytes(output));
+    COLLOPS_RETURN_IF_ERROR(CheckMemory(signature_, pack, bytes, communicator.device()));
+    COLLOPS_RETURN_IF_ERROR(CheckAddresses(signature_, pack, bytes));
+    return CheckExpertSupport(communicator, planned_.dtype);
+  }
+
+  Status Run(Communicator* communicator, const PlainTensors& tensors) const override {
+    Status status = Check(*communicator, tensors);
+    void* const memory =
+        status.ok() ? PlainScratch(static_cast<uint64_t>(planned_.bytes)) : nullptr;
+    if (status.ok() && memory == nullptr) {
+      status = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", planned_.bytes,
+                     " bytes of workspace");
+    }
+    if (!status.ok()) {
+      static_cast<void>(communicator->Refuse(method(), status));
+      return status;
+    }
+    ExpertsTensors of_call;
+    of_call.x = tensors.x.view.data;
+    of_call.weight = tensors.others[0].view.data;
+    if (planned_.has_residual) of_call.residual = tensors.others[1].view.data;
+    of_call.output = tensors.out.view.data;
+    if (outputs_.size() > 1) of_call.rows = tensors.rows.view.data;
+    return RunExperts(planned_, *rows_, of_call, agreement_, memory, communicator);
+  }
+
+ private:
+  void AgreeOn(const PlainCall& call) {
+    const ExpertsLayout& layout = planned_.layout;
+    const bool sends = layout.to_experts;
+    const Rows to = HashesOf(*call.sizes, layout.experts);
+    const Rows from = HashesOf(call.receives, layout.experts);
+    agreement_.EqualText("dtype", Name(planned_.dtype))
+        .Equal("experts", layout.experts)
+        .Equal("k", layout.k)
+        .Equal("n", layout.n)
+        .Equal("whether a residual is given", planned_.sends_partials() ? 1 : 0)
+        .Pairwise("the rows sent", sends ? rows_->to_rank() : rows_->from_rank(),
+                  "the rows received", sends ? rows_->from_rank() : rows_->to_rank(), layout.rank,
+                  layout.rank_size)
+        .PairwiseUnseen("the rows of single experts in send_counts and recv_counts", to.data(),
+                        from.data(), layout.rank, layout.rank_size)
+        .InPlainWords(method(), 1, std::data(kWords), static_cast<int>(std::size(kWords)));
+  }
+
+  VariantPack PackOf(const PlainTensors& tensors) const {
+    VariantPack pack;
+    pack.inputs.push_back(tensors.x.view);
+    for (const PlainTensor& other : tensors.others) pack.inputs.push_back(other.view);
+    pack.outputs.push_back(tensors.out.view);
+    if (outputs_.size() > 1) pack.outputs.push_back(tensors.rows.view);
+    return pack;
+  }
+
+  const OpSignature signature_;
+  const std::vector<TensorDesc> inputs_;
+  std::vector<TensorDesc> outputs_;
+  ExpertsPlan planned_;
+  std::unique_ptr<ExpertRows> rows_;
+  Agreement agreement_;
+};
+
+}  // namespace
+
+Status CheckGrouped(const PlainCall& call, const Communicator& group) {
+  COLLOPS_RETURN_IF_ERROR(CheckInputs(SignatureOf(call), group.size(), call.inputs));
+  COLLOPS_CHECK_ARG(call.experts() > 0, ERROR_INVALID_TENSOR_DIM, call.name(), ": weight ",
+                    ToString(call.inputs[1].shape), " has no matrices: each rank has at least one");
+  ExpertsLayout layout;
+  COLLOPS_RETURN_IF_ERROR(CheckExpertWeights(VoiceOf(call), call.inputs, call.product.trans_weight,
+                                             call.inputs.size() > 2, &layout));
+  int64_t sum = 0;
+  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "send_counts", *call.sizes, group.size(), &sum));
+  return GoesToExperts(call) ? CheckSumOf(call, "send_counts", sum) : Ok();
+}
+
+Status PlanGrouped(const PlainCall& call, const Communicator& group, PlanPointer* plan) {
+  COLLOPS_RETURN_IF_ERROR(CheckGrouped(call, group));
+  auto made = std::make_shared<GroupedPlan>(call, group);
+  COLLOPS_RETURN_IF_ERROR(made->Make(call));
+  *plan = std::move(made);
+  return Ok();
+}
+
+}  // namespace collops
