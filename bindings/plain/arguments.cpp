@@ -103,6 +103,17 @@ void RefuseOtherKinds(const char* method, const char* label, const py::object& v
 
 }  // namespace
 
+DType ReadDType(const char* method, const char* label, py::handle value) {
+  py::object name = py::getattr(value, "__name__", py::none());           // a class of numbers
+  if (name.is_none()) name = py::getattr(value, "name", py::str(value));  // numpy's dtype
+  const std::string text = py::str(name);
+  DType dtype = DType::kUndefined;
+  if (!ParseDType(text.substr(text.rfind('.') + 1).c_str(), &dtype)) {
+    Throw(ERROR_INVALID_PARAM, method, ": ", label, " must be an element type, got ", Repr(value));
+  }
+  return dtype;
+}
+
 bool IsList(py::handle object) {
   return PyList_Check(object.ptr()) != 0 || PyTuple_Check(object.ptr()) != 0;
 }

@@ -29,6 +29,9 @@ Rows ReadTable(const char* method, const char* label, pybind11::handle value);
 // avg.
 ReduceOp ReadReduction(const char* method, const pybind11::object& value, bool only_sums = false);
 
+// An element type that the core knows: its name, or numpy's, torch's or ml_dtypes' type.
+DType ReadDType(const char* method, const char* label, pybind11::handle value);
+
 // Whether it is a list or a tuple.
 bool IsList(pybind11::handle object);
 

@@ -245,6 +245,45 @@ py::object PlainLevel::ScatterV(const Arguments& given) {
   return Run(&step, 1, part.result);
 }
 
+// What a product reads besides x and the weight.
+void PlainLevel::ReadAddends(const Arguments& given, std::vector<Operand>* inputs,
+                             Part* part) const {
+  const char* const name = part->call.name();
+  ProductSpec& product = part->call.product;
+  const auto read = [&](const char* label, const py::object& value) {
+    inputs->push_back(ReadInput({name, label}, value, &part->stream));
+  };
+  py::object x_scale;
+  if (given.quant) {
+    const auto quant = given.quant.cast<py::tuple>();
+    const py::object scale = quant[0];
+    const py::object bias = quant[1];
+    x_scale = quant[2];
+    product.has_scale = IsGiven(scale);
+    product.group_size = ReadWhole(name, "group_size", quant[3]);
+    if (IsGiven(quant[4])) product.out_dtype = ReadDType(name, "out_dtype", quant[4]);
+    if (!product.has_scale && (IsGiven(bias) || IsGiven(x_scale))) {
+      Throw(ERROR_INVALID_PARAM, name, ": ", IsGiven(bias) ? "bias" : "x_scale",
+            "= needs scale=: it is for a weight of int8");
+    }
+    if (product.has_scale) {
+      if (IsGiven(bias)) {
+        read("bias", bias);
+      } else {
+        Operand none;  // as the operator takes a missing one
+        none.tensor.view.desc = {DType::kFloat32, Format::kND, {0}};
+        none.tensor.view.device = part->x.tensor.view.device;
+        inputs->push_back(none);
+      }
+      read("scale", scale);
+    }
+  }
+  product.has_residual = IsGiven(given.residual);
+  if (product.has_residual) read("residual", given.residual);
+  product.has_x_scale = IsGiven(x_scale);
+  if (product.has_x_scale) read("x_scale", x_scale);
+}
+
 py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given) {
   Part part(method);
   PlainCall& call = part.call;
@@ -328,16 +367,14 @@ void PlainLevel::ReadFactors(const Arguments& given, Part* part, Step* step) con
   const char* const name = call.name();
   ReadX("x", given.x, Object(), part);
   std::vector<Operand> inputs = {part->x, ReadInput({name, "weight"}, given.weight, &part->stream)};
-  if (IsGiven(given.residual)) {
-    inputs.push_back(ReadInput({name, "residual"}, given.residual, &part->stream));
-  }
+  ReadAddends(given, &inputs, part);
   call.product.trans_weight = PyObject_IsTrue(given.trans_weight.ptr()) == 1;
   for (const Operand& input : inputs) {
     ThrowIfError(input.problem);
     call.inputs.push_back(input.tensor.view.desc);
     if (call.inputs.size() == 1) continue;
     step->tensors.others.push_back(input.tensor);
-    step->keep.push_back(input.object);
+    if (input.object) step->keep.push_back(input.object);
     step->keep.push_back(input.tensor.owner);
   }
 }
@@ -467,7 +504,9 @@ std::shared_ptr<PlainCalls::Kept> PlainLevel::Plan(const PlainCall& call) {
 py::object PlainLevel::ResultOf(const PlainCall& call, const Operand& like,
                                 const PlainCalls::Kept& kept) {
   auto* const maker = static_cast<ResultMaker*>(kept.beside.get());
-  return maker->Make(call.name(), like.object, kept.result);
+  const bool is_like = kept.result_dtype == DType::kUndefined;
+  return maker->Make(call.name(), like.object, kept.result,
+                     is_like ? nullptr : Name(kept.result_dtype));
 }
 
 PlainLevel::Step PlainLevel::StepOf(Part* part) {

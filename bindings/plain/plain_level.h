@@ -34,7 +34,8 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
     Object weight;
     Object residual;
     Object trans_weight;
-    Object grid;  // ag_dim, rs_dim, inner_dim_is_ag
+    Object quant;  // scale, bias, x_scale, group_size, out_dtype; None: none of them
+    Object grid;   // ag_dim, rs_dim, inner_dim_is_ag
     Object gather_rows;
     Object scatter_rows;
     Object max_rows;  // of a grouped product, as the next one
@@ -126,6 +127,7 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   void ReadX(const char* label, const Object& value, const Object& dim, Part* part) const;
   void ReadOne(const Arguments& given, Part* part) const;
   void ReadFactors(const Arguments& given, Part* part, Step* step) const;
+  void ReadAddends(const Arguments& given, std::vector<Operand>* inputs, Part* part) const;
   void ReadList(const Arguments& given, std::vector<Part>* parts) const;
   void ReadNumbers(const Arguments& given, Part* parts, size_t count) const;
   void Ask(Part* parts, size_t count);

@@ -112,6 +112,15 @@ def with_experts(values: dict[str, Any], kind: int = 5, **grid: int) -> None:
     values["ins"] = [f4(4, 4), f4(2, 5, 4), f4(5), table, most]
 
 
+def of_int8(values: dict[str, Any], quant_type: int = 1, x: str = "int8") -> None:
+    """Makes a call of LinearParallel a quantised one, of type 0."""
+    values.update(type=0, quant_type=quant_type, out_data_type=1 if x == "int8" else -1)
+    scale = np.ones(5, np.int64 if x == "int8" else x)
+    bias = np.ones(5, np.int32 if x == "int8" else x)
+    weight = np.ones((5, 4), np.int8)
+    values["ins"] = [np.ones((6, 4), x), weight, bias, scale, np.ones(5, "f2")]
+
+
 def attempt(call: Callable[..., Any], *args: Any) -> None:
     """A call that is refused, before the one that counts."""
     with contextlib.suppress(collops.Error):
@@ -134,6 +143,7 @@ WORDS: dict[str, Any] = {
     "on": On,
     "grid": collops.TwoDimTPInfo,
     "with_format": collops.with_format,
+    "of_int8": of_int8,
     "with_experts": with_experts,
 }
 

@@ -23,9 +23,10 @@ class LinearParallelParam(Param):
         backend: the backend that runs the call; lccl, lcoc and mc2 stand for hccl.
         type: the collectives around the product, a `ParallelType` of 0 to 6.
         keep_intermediate: whether type 2 also returns the gathered x.
-        quant_type: how the product is quantised; anything but -1 is refused.
-        quant_group_size: not read without quantisation.
-        out_data_type: the element type of the output, as an aclDataType; -1 or x's.
+        quant_type: a `QuantType`: whether the weight is int8, and what has a scale of its own.
+        quant_group_size: elements of k that share a row of scales, with QUANT_TYPE_PER_GROUP.
+        out_data_type: the element type of the output, as an aclDataType: -1 or x's; where x is
+            int8, 1 (float16) or 27 (bfloat16).
         two_dim_tp_info: the grid of type 4; also named `two_dim_TP_info`.
         moe_info: where the experts of types 5 and 6 are.
         gather_rows: rows of x on each member of this rank's gather group; empty: even.
@@ -61,7 +62,7 @@ class LinearParallelParam(Param):
         MAX = 7
 
     class QuantType(enum.IntEnum):
-        """How the product is quantised, with ATB's numbers; only QUANT_TYPE_UNQUANT runs here."""
+        """How the product is quantised, with ATB's numbers."""
 
         QUANT_TYPE_UNQUANT = -1
         QUANT_TYPE_UNDEFINED = -1

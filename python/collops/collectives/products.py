@@ -8,6 +8,16 @@ accepts 0 for them. If x lies in memory of empty(), the other ranks read it in p
 An x of three dims, [matrices, rows, k], gives a result of three dims. The lists then count
 matrices in place of rows, as in ATB; only matmul_reduce_scatter, if there is one matrix,
 distributes its rows. The matrices of all ranks have equally many rows.
+
+**int8**, with `scale` [n], [1, n] or [1], a number of the weight's each column or one for all:
+
+- x and weight of int8 (W8A8): ``float32(x @ weight + bias) * scale``, and ``* x_scale[row]`` where
+  that is given, in place of ``x @ weight``. The sum is int32, modulo 2^32 and so exact: the same
+  bits on every machine. bias is int32, as long as scale; the result has `out_dtype`. Each rank
+  scales its own product before the ranks add up; `x_scale` travels with the rows that are gathered.
+- weight of int8 alone (W8A16): the weight becomes ``(float32(weight) + bias) * scale``, rounded to
+  x's type. scale and bias are float32 or of x's type; with `group_size` they are
+  [ceil(k / group_size), n], a row for so many elements of k.
 """
 
 from __future__ import annotations
@@ -20,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from collops.tensor_types import ReduceOp, TensorT
+    import torch
+
+    from collops.tensor_types import DType, ReduceOp, TensorT
 
     Sizes: TypeAlias = Sequence[int]
 
@@ -41,6 +53,11 @@ class Products(PlainCalls):
         scatter_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        scale: TensorT | None = None,
+        bias: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        group_size: int = 0,
+        out_dtype: DType | torch.dtype | None = None,
         out: TensorT | None = None,
     ) -> TensorT:
         """Multiplies the rows of a gather group and scatters the sum over a scatter group.
@@ -66,6 +83,11 @@ class Products(PlainCalls):
                 numpy.array_split divides them. Both lists have the same sum, in every group.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
+            bias: of a weight of int8; None: nothing.
+            x_scale: [rows] float32, of each row of an x of int8; None: nothing.
+            group_size: elements of k that share a row of scales; 0: all of them.
+            out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
             out: [my scatter_rows, n] the result's memory; None: new memory of x's kind.
 
         Returns:
@@ -91,8 +113,9 @@ class Products(PlainCalls):
             [[4.0, 4.0, 4.0]]
         """
         grid = ag_dim, rs_dim, bool(inner_dim_is_ag)
+        quant = scale, bias, x_scale, group_size, out_dtype
         result: TensorT = self._plain.all_gather_matmul_reduce_scatter(
-            x, weight, out, residual, trans_weight, grid, gather_rows, scatter_rows
+            *(x, weight, out, residual, trans_weight, quant, grid, gather_rows, scatter_rows)
         )
         return result
 
@@ -104,6 +127,11 @@ class Products(PlainCalls):
         gather_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        scale: TensorT | None = None,
+        bias: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        group_size: int = 0,
+        out_dtype: DType | torch.dtype | None = None,
         out: TensorT | None = None,
     ) -> TensorT:
         """Multiplies the rows of all ranks by this rank's weight.
@@ -116,6 +144,11 @@ class Products(PlainCalls):
             gather_rows: rows of each rank; None: all have as many as x.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
+            bias: of a weight of int8; None: nothing.
+            x_scale: [rows] float32, of each row of an x of int8; None: nothing.
+            group_size: elements of k that share a row of scales; 0: all of them.
+            out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
             out: [sum of gather_rows, n] the result's memory; None: new memory of x's kind.
 
         Returns:
@@ -136,8 +169,9 @@ class Products(PlainCalls):
             >>> run_ranks(layer, 2)[0]
             [[0.0, 0.0], [1.0, 1.0]]
         """
+        quant = scale, bias, x_scale, group_size, out_dtype
         result: TensorT = self._plain.all_gather_matmul(
-            x, weight, out, residual, trans_weight, gather_rows
+            x, weight, out, residual, trans_weight, quant, gather_rows
         )
         return result
 
@@ -150,6 +184,11 @@ class Products(PlainCalls):
         scatter_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        scale: TensorT | None = None,
+        bias: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        group_size: int = 0,
+        out_dtype: DType | torch.dtype | None = None,
         out: TensorT | None = None,
     ) -> TensorT:
         """Adds up the ranks' products and leaves each rank its rows of the sum.
@@ -164,6 +203,11 @@ class Products(PlainCalls):
             scatter_rows: rows that each rank receives; None: as numpy.array_split divides them.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
+            bias: of a weight of int8; None: nothing.
+            x_scale: [rows] float32, of each row of an x of int8; None: nothing.
+            group_size: elements of k that share a row of scales; 0: all of them.
+            out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
             out: [scatter_rows[rank], n] the result's memory; None: new memory of x's kind.
 
         Returns:
@@ -185,8 +229,9 @@ class Products(PlainCalls):
             >>> run_ranks(layer, 2)
             [[[2.0], [2.0]], [[2.0]]]
         """
+        quant = scale, bias, x_scale, group_size, out_dtype
         result: TensorT = self._plain.matmul_reduce_scatter(
-            x, weight, out, residual, trans_weight, scatter_rows, op
+            x, weight, out, residual, trans_weight, quant, scatter_rows, op
         )
         return result
 
@@ -197,6 +242,11 @@ class Products(PlainCalls):
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        scale: TensorT | None = None,
+        bias: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        group_size: int = 0,
+        out_dtype: DType | torch.dtype | None = None,
         out: TensorT | None = None,
     ) -> TensorT:
         """Adds up the ranks' products on every rank.
@@ -208,6 +258,11 @@ class Products(PlainCalls):
             weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
+            bias: of a weight of int8; None: nothing.
+            x_scale: [rows] float32, of each row of an x of int8; None: nothing.
+            group_size: elements of k that share a row of scales; 0: all of them.
+            out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
             out: [rows, n] the result's memory; None: new memory of x's kind.
 
         Returns:
@@ -228,5 +283,8 @@ class Products(PlainCalls):
             >>> run_ranks(layer, 2)
             [[[2.0]], [[2.0]]]
         """
-        result: TensorT = self._plain.matmul_all_reduce(x, weight, out, residual, trans_weight)
+        quant = scale, bias, x_scale, group_size, out_dtype
+        result: TensorT = self._plain.matmul_all_reduce(
+            x, weight, out, residual, trans_weight, quant
+        )
         return result

@@ -185,10 +185,17 @@ void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int
 
 namespace {
 
-// Of int8: C becomes what it stands for once all of k is in it.
+// C becomes what it stands for once all of k is in it.
 void ScaleSums(const GemmPlan& plan, const TileScale& scale, int64_t strip, int64_t k_block,
                int64_t row, int64_t rows, float* c, int64_t ldc) {
-  if (scale.scale == nullptr || k_block + 1 < plan.num_k_blocks()) return;
+  if (k_block + 1 < plan.num_k_blocks()) return;
+  if (scale.scale == nullptr) {
+    if (scale.token_scale == nullptr) return;
+    for (int64_t i = row; i < row + rows; ++i) {
+      for (int64_t j = 0; j < plan.StripColumns(strip); ++j) c[i * ldc + j] *= scale.token_scale[i];
+    }
+    return;
+  }
   const int64_t first = plan.StripBegin(strip);
   plan.kernels->scale_tile(
       {scale.scale + first, scale.bias == nullptr ? nullptr : scale.bias + first,

@@ -72,6 +72,7 @@ bool CanMultiply(DType dtype);
 
 // What a sum of products of int8 stands for: (sum + bias[column], modulo 2^32) as float32, times
 // scale[column], times token_scale[row], each step rounded. `bias` and `token_scale` may be null.
+// Of other products there is token_scale alone.
 struct TileScale {
   const float* scale = nullptr;        // [n]
   const int32_t* bias = nullptr;       // [n]

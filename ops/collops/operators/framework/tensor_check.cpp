@@ -56,7 +56,12 @@ Status CheckSize(const OpSignature& op, const char* name, const TensorDesc& desc
   return Ok();
 }
 
+bool IsMissing(const InputRule& rule, const TensorDesc& desc) {
+  return rule.may_be_missing && desc.shape.num_dims == 1 && desc.shape[0] == 0;
+}
+
 Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
+  if (IsMissing(rule, desc)) return Ok();
   if (Contains(rule.dtypes, desc.dtype)) return Ok();
   const char* got = NameOfType(desc);
   switch (rule.role) {
@@ -91,6 +96,34 @@ Status CheckOneDType(const OpSignature& op, const std::vector<TensorDesc>& input
                       NameOfType(inputs[0]), ": convert one of them");
   }
   return Ok();
+}
+
+// Of the rows that fit longest, what the first input that does not fit may be instead.
+Status CheckDTypeRows(const OpSignature& op, const std::vector<TensorDesc>& inputs) {
+  if (op.dtype_rows.empty()) return Ok();
+  size_t longest = 0;
+  DTypeSet wanted = 0;
+  for (const std::vector<DType>& row : op.dtype_rows) {
+    size_t fitting = 0;
+    while (fitting < row.size() &&
+           (row[fitting] == DType::kUndefined || row[fitting] == inputs[fitting].dtype ||
+            IsMissing(op.inputs[fitting], inputs[fitting]))) {
+      ++fitting;
+    }
+    if (fitting == row.size()) return Ok();
+    if (fitting > longest) wanted = 0;
+    longest = std::max(longest, fitting);
+    if (fitting == longest) wanted |= SetOf(row[fitting]);
+  }
+  std::string beside;
+  for (size_t i = 0; i < longest; ++i) {
+    beside += Concat(i == 0            ? " where "
+                     : i + 1 < longest ? ", "
+                                       : " and ",
+                     op.inputs[i].name, " is ", NameOfType(inputs[i]));
+  }
+  return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ", op.inputs[longest].name, " is ",
+               NameOfType(inputs[longest]), beside, "; pass one of ", ToString(wanted));
 }
 
 Status CheckNumDims(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
@@ -274,6 +307,7 @@ Status CheckInputs(const OpSignature& op, int rank_size, const std::vector<Tenso
     COLLOPS_RETURN_IF_ERROR(CheckFormat(op, op.inputs[i].name, inputs[i]));
   }
   COLLOPS_RETURN_IF_ERROR(CheckOneDType(op, inputs));
+  COLLOPS_RETURN_IF_ERROR(CheckDTypeRows(op, inputs));
   for (size_t i = 0; i < n; ++i) COLLOPS_RETURN_IF_ERROR(CheckNumDims(op, op.inputs[i], inputs[i]));
   for (size_t i = 0; i < n; ++i) {
     COLLOPS_RETURN_IF_ERROR(CheckExtent(op, op.inputs[i], rank_size, inputs[i]));
@@ -309,8 +343,9 @@ Status CheckOutputs(const OpSignature& op, const std::vector<TensorDesc>& want,
   for (size_t i = 0; i < n; ++i) {
     const TensorDesc& got = outputs[i].desc;
     COLLOPS_CHECK_ARG(got.dtype == want[i].dtype, ERROR_INVALID_TENSOR_INI_MATCH, op.called(), ": ",
-                      op.outputs[i], " must be ", NameOfType(want[i]), " as ", op.inputs[0].name,
-                      ", got ", NameOfType(got));
+                      op.outputs[i], " must be ", NameOfType(want[i]),
+                      op.dtype_rows.empty() ? Concat(" as ", op.inputs[0].name) : "", ", got ",
+                      NameOfType(got));
     COLLOPS_RETURN_IF_ERROR(CheckFormat(op, op.outputs[i], got));
   }
   return Ok();

@@ -46,6 +46,7 @@ struct InputRule {
   Extent extent;
   int most_dims = 0;            // if not 0: num_dims is the least, this the most
   const char* if_strided = "";  // what the message adds of a tensor that is not contiguous
+  bool may_be_missing = false;  // a tensor [0], of any dtype, says so
 };
 
 // What the checks know about an operator. The outputs have the dtype of the first input.
@@ -54,6 +55,8 @@ struct OpSignature {
   std::vector<InputRule> inputs;
   std::vector<const char*> outputs = {"the output"};  // names for messages
   bool one_dtype = false;                             // all data must have the first input's dtype
+  // Or: dtypes that go together, one for each input; kUndefined is any.
+  std::vector<std::vector<DType>> dtype_rows = {};
   ErrorCode num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
   bool may_be_in_place = false;  // the first output may be the first input itself
   const char* method = nullptr;  // messages name the plain level's method, if it is not null

@@ -17,8 +17,10 @@ const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
 constexpr const char* kMethods[] = {"matmul_all_reduce", "matmul_reduce_scatter",
                                     "all_gather_matmul", "type 3",
                                     "all_gather_matmul_reduce_scatter"};
-constexpr std::array<TermWords, 8> PlainWords(const char* weight_dim, const char* rows_advice) {
+constexpr std::array<TermWords, 10> PlainWords(const char* weight_dim, const char* rows_advice) {
   return {{{"type", "the call is", "", "", kMethods, std::size(kMethods)},
+           {"quantType", "the quantisation is (by ATB's number)"},
+           {"outDataType", "out is"},
            {"k", "x has k =", " columns"},
            {"n", "weight has n =", weight_dim},
            {"agDim", "ag_dim is"},
@@ -30,7 +32,7 @@ constexpr std::array<TermWords, 8> PlainWords(const char* weight_dim, const char
 // By trans_weight, and by whether the rows to gather are advised.
 constexpr const char* kRowsAdvice =
     ": where x has other rows on other ranks, pass gather_rows on all of them";
-constexpr std::array<TermWords, 8> kPlainWords[2][2] = {
+constexpr std::array<TermWords, 10> kPlainWords[2][2] = {
     {PlainWords(" columns", ""), PlainWords(" columns", kRowsAdvice)},
     {PlainWords(" rows", ""), PlainWords(" rows", kRowsAdvice)}};
 
@@ -38,12 +40,6 @@ std::string EngineNames() {
   std::string names;
   for (const Engine* engine : kEngines) names += Concat(names.empty() ? "" : ", ", engine->name);
   return names;
-}
-
-std::byte* Aligned(void* workspace, int64_t alignment) {
-  const auto past = reinterpret_cast<uintptr_t>(workspace) % static_cast<uintptr_t>(alignment);
-  const uintptr_t missing = past == 0 ? 0 : static_cast<uintptr_t>(alignment) - past;
-  return static_cast<std::byte*>(workspace) + missing;
 }
 
 Status FindPart(const char* name, const RowGroup& group, int other_index, const LinearRun& run,
@@ -97,6 +93,7 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
   // A fused call is one of all ranks, also of those that are in other groups.
   place.has_windows = communicator.WindowPeers().all();
   place.on_device = communicator.device().kind != DeviceKind::kCpu;
+  place.has_int8 = layout.quant.kind != LinearQuant::kNone;
   Env env;
   place.windows_wanted = !by_default || (Env::Read(&env).ok() && env.fused);
   return place;
@@ -111,6 +108,8 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
   agreement->EqualText("dtype", Name(plan.dtype))
       .Equal("rankRoot", param.rankRoot)
       .Equal("type", param.type)
+      .Equal("quantType", param.quantType)
+      .EqualText("outDataType", Name(plan.output_dtype))
       .EqualText("op", plan.divisor == 1.0F ? "sum" : "avg")
       .Equal("agDim", grid.agDim)
       .Equal("rsDim", grid.rsDim)
@@ -124,7 +123,7 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
       .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
   const char* const method = settings.voice.method;
   if (method == nullptr) return;
-  const std::array<TermWords, 8>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
+  const std::array<TermWords, 10>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
   agreement->InPlainWords(method, 1, words.data(), static_cast<int>(words.size()));
 }
 
@@ -138,17 +137,10 @@ Status CheckOnCpu(const EnginePlace& place) {
 Status PlanLinear(LinearPlan* plan) {
   const LinearLayout& layout = plan->layout;
   if (plan->stream_compute == nullptr) {
-    plan->gemm = kernels::PlanGemm(plan->dtype, layout.k, layout.n, layout.trans_weight);
+    plan->gemm = kernels::PlanGemm(plan->dtype, layout.k, layout.n, layout.trans_weight,
+                                   layout.quant.kind == LinearQuant::kWeight);
   }
   return plan->engine->plan(plan);
-}
-
-Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
-                 void* workspace, Communicator* communicator, void* stream, KeepAlive keep) {
-  const int64_t alignment =
-      plan.stream_compute == nullptr ? kernels::kGemmAlignment : plan.stream_compute->alignment();
-  return plan.engine->run({plan, tensors, agreement, Aligned(workspace, alignment), communicator,
-                           stream, std::move(keep)});
 }
 
 Status FindParts(const LinearRun& run, GridParts* parts) {

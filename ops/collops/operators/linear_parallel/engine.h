@@ -24,6 +24,7 @@ struct LinearMemory {
   std::vector<int64_t> panels;  // of each member that is gathered from
   int64_t raw_rows = 0;         // few rows, until all of them are there
   int64_t weight_block = 0;
+  int64_t quant = 0;  // what products of int8 are scaled by
   int64_t bytes = 0;  // of the workspace
   int64_t tile = 0;   // kWindows: float32, total_rows x the columns of a strip; not there where
                       // it sums partial products, whose tiles are shared memory
@@ -118,7 +119,8 @@ struct LinearPlan : PlanDetails {
   const char* called = "LinearParallel";  // in messages
   LinearLayout layout;
   int rank_size = 0;
-  DType dtype = DType::kUndefined;
+  DType dtype = DType::kUndefined;         // of x
+  DType output_dtype = DType::kUndefined;  // and of the residual
   float divisor = 1.0F;  // of the sums: the ranks that add up where an average is wanted
   kernels::StreamCompute* stream_compute = nullptr;  // null on the CPU
   kernels::GemmPlan gemm = {};                       // on the CPU
@@ -171,7 +173,10 @@ struct LinearTensors {
   const void* x = nullptr;
   const void* weight = nullptr;         // [n, k], or [k, n] without trans_weight
   const void* packed_weight = nullptr;  // by PackWeight() (product.h), or null
-  const void* residual = nullptr;       // [n], or null
+  const void* bias = nullptr;           // of products of int8, as the two below
+  const void* scale = nullptr;
+  const void* token_scale = nullptr;
+  const void* residual = nullptr;  // [n], or null
   void* output = nullptr;
   void* gathered = nullptr;  // the gathered x is wanted here, or null
 };
@@ -183,8 +188,10 @@ struct LinearRun {
   const Agreement& agreement;
   std::byte* workspace = nullptr;
   Communicator* communicator = nullptr;
-  void* stream = nullptr;  // the device's; null on the CPU
-  KeepAlive keep;          // holds the plan
+  void* stream = nullptr;              // the device's; null on the CPU
+  KeepAlive keep;                      // holds the plan
+  kernels::TileScale tile_scale = {};  // of products of int8; `token_scale` of all gathered rows
+  kernels::WeightScale weight_scale = {};
 };
 
 // What decides which engine runs: placement and what the ranks agree on. All ranks choose the same,
@@ -197,7 +204,8 @@ struct EnginePlace {
   bool has_windows = false;
   bool windows_wanted = true;  // false: COLLOPS_FUSED=0, where no engine is named
   bool on_device = false;      // the tensors are not the CPU's
-  bool has_experts = false;    // rows go to experts, or from them
+  bool has_int8 = false;
+  bool has_experts = false;  // rows go to experts, or from them
 
   // Whether each rank computes by itself, although there may be others.
   bool alone() const { return gather_ranks == 1 && scatter_ranks == 1; }
@@ -245,11 +253,6 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
 // Plans memory and product of a call whose layout, rank_size, dtype, stream_compute and engine are
 // set.
 Status PlanLinear(LinearPlan* plan);
-
-// Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment.
-Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
-                 void* workspace, Communicator* communicator, void* stream,
-                 KeepAlive keep = nullptr);
 
 // The communicators of the group that a rank gathers from and of the group that it scatters to, for
 // engines made of collectives. All operations on such a grid share them.

@@ -245,10 +245,71 @@ Status CheckShapes(const LinearSettings& settings, const std::vector<TensorDesc>
                     ": backend \"mc2\" takes k in [", kLeastMc2K, ", ", kMc2K, "), got ", k);
   if (!param.hasResidual) return Ok();
   const int64_t n = weight[param.transWeight ? weight.num_dims - 2 : weight.num_dims - 1];
-  return CheckResidualShape(settings.voice.called(), n, inputs[2].shape);
+  const auto at = static_cast<size_t>(LinearInputs(settings).residual);
+  return CheckResidualShape(settings.voice.called(), n, inputs[at].shape);
+}
+
+// A row of n numbers for each of `groups`, or one for all columns.
+Status CheckRows(const LinearSettings& settings, const char* name, const Shape& shape, int64_t n,
+                 int64_t groups) {
+  const int64_t last = shape[shape.num_dims - 1];
+  const int64_t first = shape.num_dims == 2 ? shape[0] : 1;
+  std::string wanted = Concat("[", n, "] or [1, ", n, "]");
+  if (groups != 1) wanted = Concat("[", groups, ", ", n, "], a row for each group of k");
+  COLLOPS_CHECK_ARG(last == n && first == groups, ERROR_INVALID_TENSOR_DIM, settings.voice.called(),
+                    ": ", name, " must be ", wanted, ", got ", ToString(shape));
+  return Ok();
+}
+
+// The shapes of bias, scale and token scale against x and weight.
+Status CheckQuantShapes(const LinearSettings& settings, const std::vector<TensorDesc>& inputs,
+                        LinearLayout* layout) {
+  const LinearInputs at(settings);
+  LinearQuant& quant = layout->quant;
+  quant = LinearQuant();
+  if (at.scale < 0) return Ok();
+  const P& param = settings.param;
+  const TensorDesc& bias = inputs[static_cast<size_t>(at.bias)];
+  const TensorDesc& scale = inputs[static_cast<size_t>(at.scale)];
+  quant.kind = inputs[0].dtype == DType::kInt8 ? LinearQuant::kBoth : LinearQuant::kWeight;
+  quant.group_k = std::max<int64_t>(layout->k, 1);
+  if (param.quantType == P::QUANT_TYPE_PER_GROUP && param.quantGroupSize > 0) {
+    quant.group_k = std::min<int64_t>(param.quantGroupSize, quant.group_k);
+  }
+  quant.groups = std::max<int64_t>((layout->k + quant.group_k - 1) / quant.group_k, 1);
+  const int64_t columns = param.quantType == P::QUANT_TYPE_PER_TENSOR ? 1 : layout->n;
+  quant.scale = {scale.dtype, Numel(scale.shape)};
+  quant.bias = {bias.dtype, Numel(bias.shape)};
+  if (quant.bias.count > 0) {
+    COLLOPS_RETURN_IF_ERROR(CheckRows(settings, "bias", bias.shape, columns, quant.groups));
+  }
+  COLLOPS_RETURN_IF_ERROR(CheckRows(settings, "scale", scale.shape, columns, quant.groups));
+  if (at.token_scale < 0) return Ok();
+  const char* const name = LinearInputs::token_scale_name(settings.voice);
+  const Shape& x = inputs[0].shape;
+  const int64_t rows = x.num_dims == 3 ? x[0] * x[1] : x[0];
+  const Shape& tokens = inputs[static_cast<size_t>(at.token_scale)].shape;
+  COLLOPS_CHECK_ARG(Numel(tokens) == rows, ERROR_INVALID_TENSOR_DIM, settings.voice.called(), ": ",
+                    name, " must be [", rows, "], a number for each row of x, got ",
+                    ToString(tokens));
+  quant.has_token_scale = true;
+  return Ok();
 }
 
 }  // namespace
+
+LinearInputs::LinearInputs(const LinearSettings& settings) {
+  int next = 2;
+  const P& param = settings.param;
+  const bool is_quantised = param.quantType != P::QUANT_TYPE_UNQUANT;
+  const bool scales_tokens = param.quantType == P::QUANT_TYPE_PER_TOKEN || settings.scales_tokens;
+  if (is_quantised) {
+    bias = next++;
+    scale = next++;
+  }
+  if (param.hasResidual) residual = next++;
+  if (is_quantised && scales_tokens) token_scale = next++;
+}
 
 Status MakeLinearLayout(const LinearSettings& settings, int rank, int rank_size,
                         const std::vector<TensorDesc>& inputs, LinearLayout* layout) {
@@ -262,10 +323,11 @@ Status MakeLinearLayout(const LinearSettings& settings, int rank, int rank_size,
   RowGroup& scatter = layout->scatter;
   COLLOPS_RETURN_IF_ERROR(FindGathered(settings, x, slices, &gather, &total));
   COLLOPS_RETURN_IF_ERROR(FindScattered(settings, total, &scatter));
-  COLLOPS_RETURN_IF_ERROR(CheckShapes(settings, inputs));
-  COLLOPS_RETURN_IF_ERROR(ScatterEvenly(settings, total, slices.dim, &scatter));
   layout->k = x[x.num_dims - 1];
   layout->n = weight[weight.num_dims - (param.transWeight ? 2 : 1)];
+  COLLOPS_RETURN_IF_ERROR(CheckShapes(settings, inputs));
+  COLLOPS_RETURN_IF_ERROR(CheckQuantShapes(settings, inputs, layout));
+  COLLOPS_RETURN_IF_ERROR(ScatterEvenly(settings, total, slices.dim, &scatter));
   layout->trans_weight = param.transWeight;
   Describe(x, slices, total, layout);
   COLLOPS_RETURN_IF_ERROR(CountRows(settings.voice.called(), slices, total, layout));

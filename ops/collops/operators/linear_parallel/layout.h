@@ -18,6 +18,24 @@ struct RowGroup {
   std::vector<int64_t> begin;  // where they begin among all rows
 };
 
+// What of a product is int8, and the inputs that say what it stands for. With x and weight of int8
+// (ATB's W8A8) the sums are exact, and scaled before the ranks add up; with the weight alone
+// (W8A16) it becomes numbers of x's type first.
+struct LinearQuant {
+  enum Kind { kNone, kWeight, kBoth };
+  struct Input {
+    DType dtype = DType::kUndefined;
+    int64_t count = 0;  // of its numbers: 0 none, 1 for all columns
+  };
+
+  Kind kind = kNone;
+  int64_t groups = 1;   // of the weight's k, of which each has a row of scales
+  int64_t group_k = 0;  // elements of k in a group
+  Input scale;
+  Input bias;
+  bool has_token_scale = false;
+};
+
 // Who multiplies what, as one rank sees it: the x of `gather` stacked are [total_rows, k]; times
 // this rank's weight that is [total_rows, n]; summed over the ranks of `scatter` it is cut into
 // their outputs. A type that does not gather (or reduce) has this rank alone in that group. In
@@ -29,6 +47,7 @@ struct LinearLayout {
   int64_t k = 0;
   int64_t n = 0;
   bool trans_weight = true;
+  LinearQuant quant;
   Shape output;    // y
   Shape gathered;  // the gathered x
 };
@@ -60,7 +79,22 @@ struct LinearSettings {
   bool averages = false;  // sums are divided by the ranks that add up, before the residual
   bool splits_unevenly = false;  // without scatterRows any number of rows is shared out
   bool asks_for_rows = false;    // messages advise gather_rows, where nobody said them
+  bool scales_tokens = false;    // a scale for each row of x, as QUANT_TYPE_PER_TOKEN has
   LinearVoice voice;
+};
+
+// Where a product's inputs are behind x and weight; -1: it has none such. ATB's order.
+struct LinearInputs {
+  explicit LinearInputs(const LinearSettings& settings);
+
+  int bias = -1;  // of an int8 weight alone, an offset; may be empty
+  int scale = -1;
+  int residual = -1;
+  int token_scale = -1;  // of x's rows
+
+  static const char* token_scale_name(const LinearVoice& voice) {
+    return voice.method == nullptr ? "perTokenScale" : "x_scale";
+  }
 };
 
 // Computes the layout. The inputs have passed CheckInputs; what is wrong with the grid and the

@@ -27,23 +27,6 @@ Status CheckType(const P& param) {
   return Ok();
 }
 
-const char* NameOf(P::QuantType type) {
-  constexpr const char* kNames[] = {"QUANT_TYPE_PER_TENSOR", "QUANT_TYPE_PER_CHANNEL",
-                                    "QUANT_TYPE_PER_GROUP", "QUANT_TYPE_PER_TOKEN"};
-  const bool known = type >= P::QUANT_TYPE_PER_TENSOR && type < P::QUANT_TYPE_MAX;
-  return known ? kNames[static_cast<int>(type)] : "unknown";
-}
-
-// Quantisation is known by ATB's names and does not exist here.
-Status CheckNotQuantised(const P& param) {
-  COLLOPS_CHECK_ARG(param.quantType == P::QUANT_TYPE_UNQUANT, ERROR_INVALID_PARAM, kOp,
-                    ": quantType ", static_cast<int>(param.quantType), " (",
-                    NameOf(param.quantType),
-                    ") asks for a quantised product, which is not supported: leave it at -1 ",
-                    "(QUANT_TYPE_UNQUANT)");
-  return Ok();
-}
-
 // What ATB's mc2 takes is less than what runs it here.
 Status CheckMc2(const P& param) {
   if (param.backend != "mc2") return Ok();
@@ -62,7 +45,7 @@ Status CheckMc2(const P& param) {
   return Ok();
 }
 
-enum Input { kX, kWeight, kResidual };
+enum Input { kX, kWeight };  // of the others see LinearInputs
 enum Output { kY, kGathered };
 
 constexpr DTypeSet kPayload = SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32);
@@ -74,11 +57,8 @@ OpSignature SignatureOf(const LinearSettings& settings) {
   OpSignature signature;
   signature.name = kOp;
   signature.inputs = {{"x", Role::kData, kPayload, 2, Extent::kAny, 3}, kWeightRule};
-  if (param.hasResidual) {
-    signature.inputs.push_back({"residual", Role::kData, kPayload, 1, Extent::kAny, 2});
-  }
+  AddLinearInputs(settings, &signature);
   if (param.keepIntermediate) signature.outputs.push_back("the gathered x");
-  signature.one_dtype = true;
   signature.num_dims_code = ERROR_INVALID_TENSOR_DIM;
   if (param.backend == "mc2") {
     signature.num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
@@ -96,8 +76,15 @@ OpSignature SignatureOf(const LinearSettings& settings) {
 
 // What is packed is checked as the one input of a call, and as nothing else's output.
 const OpSignature& PrepackSignature() {
-  static const OpSignature signature = {
-      "LinearParallel", {kWeightRule}, {}, false, ERROR_INVALID_TENSOR_DIM};
+  static const OpSignature signature = [] {
+    OpSignature made;
+    made.name = kOp;
+    made.inputs = {kWeightRule};
+    made.inputs[0].dtypes |= SetOf(DType::kInt8);
+    made.outputs.clear();
+    made.num_dims_code = ERROR_INVALID_TENSOR_DIM;
+    return made;
+  }();
   return signature;
 }
 
@@ -123,7 +110,7 @@ Status CheckParam(const P& param) {
   COLLOPS_RETURN_IF_ERROR(CheckReserved(kOp, "twoDimTPInfo.rsv", grid_rsv, sizeof(grid_rsv)));
   COLLOPS_RETURN_IF_ERROR(CheckMc2(param));
   COLLOPS_RETURN_IF_ERROR(CheckType(param));
-  COLLOPS_RETURN_IF_ERROR(CheckNotQuantised(param));
+  COLLOPS_RETURN_IF_ERROR(CheckQuantType(param));
   COLLOPS_RETURN_IF_ERROR(CheckExperts(param));
   COLLOPS_CHECK_ARG(!param.keepIntermediate || param.type == P::ALL_GATHER_LINEAR,
                     ERROR_INVALID_PARAM, kOp,
@@ -249,20 +236,28 @@ LinearParallel::~LinearParallel() = default;
 Status LinearParallel::DescribeOutputs(const RankPlace& place,
                                        const std::vector<TensorDesc>& inputs,
                                        std::vector<TensorDesc>* outputs) const {
-  COLLOPS_CHECK_ARG(settings_.param.outDataType == DType::kUndefined ||
-                        settings_.param.outDataType == inputs[kX].dtype,
-                    ERROR_INVALID_TENSOR_INI_MATCH, "LinearParallel: outDataType is ",
-                    static_cast<int>(settings_.param.outDataType), " (",
-                    collops::Name(settings_.param.outDataType), ") but x is ",
-                    collops::Name(inputs[kX].dtype), ": leave it at -1 or pass x's");
+  DType output_dtype = DType::kUndefined;
+  COLLOPS_RETURN_IF_ERROR(FindOutputType(settings_, inputs, &output_dtype));
   LinearLayout layout;
   COLLOPS_RETURN_IF_ERROR(
       MakeLinearLayout(settings_, place.rank, place.rank_size, inputs, &layout));
   TensorDesc output = inputs[kX];
+  output.dtype = output_dtype;
   output.shape = layout.output;
   outputs->push_back(output);
+  output.dtype = inputs[kX].dtype;
   output.shape = layout.gathered;
   if (settings_.param.keepIntermediate) outputs->push_back(output);
+  return Ok();
+}
+
+Status LinearParallel::CheckCounts(const Plan& plan) const {
+  COLLOPS_CHECK_ARG(
+      settings_.param.quantType != P::QUANT_TYPE_PER_GROUP || plan.inputs[kX].dtype != DType::kInt8,
+      ERROR_INVALID_PARAM, signature().called(),
+      settings_.voice.method == nullptr
+          ? ": quantType 2 (QUANT_TYPE_PER_GROUP) is for x of floating point, got int8"
+          : ": group_size is for x of floating point, got int8");
   return Ok();
 }
 
@@ -290,6 +285,7 @@ Status LinearParallel::Complete(Plan* plan) const {
   planned_engine_ = linear.engine->name;
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;
+  linear.output_dtype = plan->outputs[kY].dtype;
   linear.stream_compute = communicator().stream_compute();
   linear.communicator = &communicator();
   linear.has_residual = settings_.param.hasResidual;
@@ -310,8 +306,18 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
   LinearTensors tensors;
   tensors.x = pack.inputs[kX].data;
   tensors.weight = pack.inputs[kWeight].data;
-  if (packed_ != nullptr) tensors.packed_weight = packed_->For(pack.inputs[kWeight]);
-  if (settings_.param.hasResidual) tensors.residual = pack.inputs[kResidual].data;
+  const auto& linear = static_cast<const LinearPlan&>(*plan.details);
+  if (packed_ != nullptr && linear.layout.quant.kind != LinearQuant::kWeight) {
+    tensors.packed_weight = packed_->For(pack.inputs[kWeight]);
+  }
+  const LinearInputs at(settings_);
+  const auto data = [&](int i) {
+    return i < 0 ? nullptr : pack.inputs[static_cast<size_t>(i)].data;
+  };
+  tensors.bias = data(at.bias);
+  tensors.scale = data(at.scale);
+  tensors.token_scale = data(at.token_scale);
+  tensors.residual = data(at.residual);
   tensors.output = pack.outputs[kY].data;
   if (settings_.param.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
   return RunLinear(static_cast<const LinearPlan&>(*plan.details), tensors, *plan.agreement,
@@ -341,6 +347,7 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   const int64_t rows = shape[shape.num_dims - 2];
   const int64_t columns = shape[shape.num_dims - 1];
   const bool trans = settings_.param.transWeight;
+  // An int8 weight for an x of int8; for others it is read as it is.
   const kernels::GemmPlan gemm =
       kernels::PlanGemm(weight.desc.dtype, trans ? columns : rows, trans ? rows : columns, trans);
   auto packed = std::make_shared<PackedWeight>();

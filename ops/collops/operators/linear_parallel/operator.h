@@ -27,6 +27,7 @@ class LinearParallel : public LinearOperation, public Prepackable {
  protected:
   Status DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
                          std::vector<TensorDesc>* outputs) const override;
+  Status CheckCounts(const Plan& plan) const override;
   Status CheckSupport(DType dtype) const override;
   Status Complete(Plan* plan) const override;
   void AgreeOn(const Plan& plan, Agreement* agreement) const override;

@@ -1,5 +1,6 @@
 #include "collops/operators/plain/plans.h"
 
+#include <limits>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -35,10 +36,12 @@ class ProductPlan : public PlainPlan {
     COLLOPS_RETURN_IF_ERROR(Taken(*this)->operation.InferShape(inputs, &outputs));
     const Shape& shape = outputs[0].shape;
     output_shape_.assign(shape.dims, shape.dims + shape.num_dims);
+    if (outputs[0].dtype != inputs[0].dtype) output_dtype_ = outputs[0].dtype;
     return Ok();
   }
 
   std::vector<int64_t> output_shape() const override { return output_shape_; }
+  DType output_dtype() const override { return output_dtype_; }
 
   Status Check(const Communicator& /*communicator*/, const PlainTensors& tensors) const override {
     uint64_t bytes = 0;
@@ -118,6 +121,7 @@ class ProductPlan : public PlainPlan {
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Product>> idle_;
   std::vector<int64_t> output_shape_;
+  DType output_dtype_ = DType::kUndefined;
 };
 
 Status CheckGrid(const PlainCall& call, int rank_size) {
@@ -138,12 +142,41 @@ Status CheckLength(const PlainCall& call, const char* label, const std::optional
   return Ok();
 }
 
+// Numbers of int8 have a scale, and only they.
+Status FindQuantType(const PlainCall& call, P* param) {
+  const ProductSpec& spec = call.product;
+  const DType x = call.inputs[0].dtype;
+  const DType weight = call.inputs[1].dtype;
+  const bool is_int8 = weight == DType::kInt8;
+  COLLOPS_CHECK_ARG(is_int8 || x != DType::kInt8, ERROR_INVALID_TENSOR_INI_MATCH, call.name(),
+                    ": x is int8 but weight is ", Name(weight),
+                    ": both or the weight alone may be");
+  COLLOPS_CHECK_ARG(
+      is_int8 == spec.has_scale, ERROR_INVALID_PARAM, call.name(),
+      is_int8 ? ": weight is int8: pass its scale=" : ": scale= is for a weight of int8, got ",
+      is_int8 ? "" : Name(weight));
+  COLLOPS_CHECK_ARG(spec.group_size >= 0 && spec.group_size <= std::numeric_limits<int32_t>::max(),
+                    ERROR_INVALID_PARAM, call.name(),
+                    ": group_size must be >= 0 and fit into an int32, got ", spec.group_size);
+  if (!spec.has_scale) return Ok();
+  const Shape& scale = call.inputs[3].shape;
+  param->quantType = P::QUANT_TYPE_PER_CHANNEL;
+  if (scale.num_dims > 0 && scale[scale.num_dims - 1] == 1) {
+    param->quantType = P::QUANT_TYPE_PER_TENSOR;
+  }
+  if (spec.group_size > 0) param->quantType = P::QUANT_TYPE_PER_GROUP;
+  param->quantGroupSize = static_cast<int32_t>(spec.group_size);
+  return Ok();
+}
+
 // The struct of a product.
 Status FillIn(const PlainCall& call, int rank_size, P* param) {
   const ProductSpec& spec = call.product;
   const int num_dims = call.inputs[0].shape.num_dims;
   param->type = TypeOf(call.method);
-  param->hasResidual = call.inputs.size() > 2;
+  param->hasResidual = spec.has_residual;
+  param->outDataType = spec.out_dtype;
+  COLLOPS_RETURN_IF_ERROR(FindQuantType(call, param));
   COLLOPS_CHECK_ARG(num_dims == 2 || num_dims == 3, ERROR_INVALID_TENSOR_DIM, call.name(),
                     ": x must be [rows, k] or [matrices, rows, k], got ", num_dims,
                     " dims: pass x.reshape(-1, x.shape[-1])");
@@ -177,6 +210,7 @@ Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> communic
   COLLOPS_RETURN_IF_ERROR(FillIn(call, communicator->size(), &param));
   LinearSettings settings = param;
   settings.averages = spec.averages;
+  settings.scales_tokens = spec.has_x_scale;
   settings.splits_unevenly = !spec.scatter_rows;
   settings.asks_for_rows = !spec.gather_rows;
   settings.voice.method = call.name();

@@ -1,8 +1,11 @@
 #include "collops/operators/linear_parallel/product.h"
 
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
 #include "collops/kernels/copy.h"
+#include "collops/kernels/half.h"
 #include "collops/kernels/reduce/reduce.h"
 
 namespace collops {
@@ -29,7 +32,112 @@ std::shared_ptr<void> Allocate(int64_t bytes) {
   return {std::aligned_alloc(kernels::kGemmAlignment, static_cast<size_t>(whole)), &std::free};
 }
 
+std::byte* Aligned(void* workspace, int64_t alignment) {
+  const auto past = reinterpret_cast<uintptr_t>(workspace) % static_cast<uintptr_t>(alignment);
+  const uintptr_t missing = past == 0 ? 0 : static_cast<uintptr_t>(alignment) - past;
+  return static_cast<std::byte*>(workspace) + missing;
+}
+
+// What products of int8 are scaled by, as the kernels take it.
+float ToFloat(DType dtype, const char* from) {
+  if (dtype == DType::kFloat32 || dtype == DType::kInt64) {
+    // Of an int64, ATB reads a float32 in the lower half.
+    float value = 0;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  uint16_t half = 0;
+  std::memcpy(&half, from, sizeof(half));
+  return dtype == DType::kBFloat16 ? kernels::BFloat16ToFloat(half) : kernels::Float16ToFloat(half);
+}
+
+// `count` numbers; one alone is repeated.
+void ReadFloats(const LinearQuant::Input& input, const void* data, int64_t count, float* to) {
+  const int64_t item = SizeOf(input.dtype);
+  const char* const from = static_cast<const char*>(data);
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = ToFloat(input.dtype, input.count == 1 ? from : from + i * item);
+  }
+}
+
+void ReadInts(const LinearQuant::Input& input, const void* data, int64_t count, int32_t* to) {
+  const char* const from = static_cast<const char*>(data);
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i, input.count == 1 ? from : from + i * 4, sizeof(*to));
+  }
+}
+
+Status GatherTokenScales(const LinearRun& run, const float* own, float* all) {
+  // Who disagrees about the call learns it before anything moves.
+  COLLOPS_RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
+  GridParts parts;
+  Status status = FindParts(run, &parts);
+  const RowGroup& gather = run.plan.layout.gather;
+  const Agreement agreement("AllGatherV");
+  AllGatherVCall call;
+  call.agreement = &agreement;
+  call.dtype = DType::kFloat32;
+  call.x = own;
+  call.output = all;
+  call.recv_counts = gather.rows.data();
+  call.rdispls = gather.begin.data();
+  if (status.ok()) status = InGroup(run.plan, gather.ranks, parts.gather->AllGatherV(call));
+  return status.ok() ? status : FailInParts(run, status);
+}
+
+// Bytes of workspace for ReadQuant().
+int64_t QuantBytes(const LinearPlan& plan) {
+  const LinearQuant& quant = plan.layout.quant;
+  if (quant.kind == LinearQuant::kNone) return 0;
+  const int64_t own = plan.layout.gather.rows[static_cast<size_t>(plan.layout.gather.index)];
+  const int64_t tokens = quant.has_token_scale ? own + plan.layout.total_rows : 0;
+  return (2 * quant.groups * plan.layout.n + tokens) * int64_t{sizeof(float)};
+}
+
+// Gathers the token scales of the ranks whose rows are gathered, which waits for these ranks.
+Status ReadQuant(LinearRun* run) {
+  const LinearLayout& layout = run->plan.layout;
+  const LinearQuant& quant = layout.quant;
+  const LinearTensors& tensors = run->tensors;
+  const int64_t count = quant.groups * layout.n;
+  auto* const scale = reinterpret_cast<float*>(run->workspace + run->plan.memory.quant);
+  float* const bias = scale + count;
+  ReadFloats(quant.scale, tensors.scale, count, scale);
+  const bool has_bias = quant.bias.count > 0;
+  // int32 in the place of floats, which nothing reads as such.
+  auto* const whole = reinterpret_cast<int32_t*>(bias);
+  if (quant.kind == LinearQuant::kWeight) {
+    if (has_bias) ReadFloats(quant.bias, tensors.bias, count, bias);
+    run->weight_scale = {scale, has_bias ? bias : nullptr, quant.group_k};
+  } else {
+    if (has_bias) ReadInts(quant.bias, tensors.bias, count, whole);
+    run->tile_scale = {scale, has_bias ? whole : nullptr, nullptr};
+  }
+  if (!quant.has_token_scale) return Ok();
+  float* const all = bias + count;
+  const int64_t own_rows = layout.gather.rows[static_cast<size_t>(layout.gather.index)];
+  run->tile_scale.token_scale = all;
+  const auto own_bytes = static_cast<size_t>(own_rows) * sizeof(float);
+  if (!Gathers(run->plan)) {
+    if (own_rows > 0) std::memcpy(all, tensors.token_scale, own_bytes);
+    return Ok();
+  }
+  float* const own = all + layout.total_rows;
+  if (own_rows > 0) std::memcpy(own, tensors.token_scale, own_bytes);
+  return GatherTokenScales(*run, own, all);
+}
+
 }  // namespace
+
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
+                 void* workspace, Communicator* communicator, void* stream, KeepAlive keep) {
+  const int64_t alignment =
+      plan.stream_compute == nullptr ? kernels::kGemmAlignment : plan.stream_compute->alignment();
+  LinearRun run = {plan,         tensors, agreement,      Aligned(workspace, alignment),
+                   communicator, stream,  std::move(keep)};
+  if (plan.layout.quant.kind != LinearQuant::kNone) COLLOPS_RETURN_IF_ERROR(ReadQuant(&run));
+  return plan.engine->run(run);
+}
 
 Places PlaceRows(LinearPlan* plan) {
   Places places(kernels::kGemmAlignment);
@@ -42,6 +150,7 @@ Places PlaceRows(LinearPlan* plan) {
     memory.raw_rows = places.Take(plan->layout.total_rows * RowBytes(*plan));
   }
   memory.weight_block = places.Take(kernels::WeightBlockBytes(plan->gemm));
+  memory.quant = places.Take(QuantBytes(*plan));
   return places;
 }
 
@@ -102,6 +211,12 @@ void GatheredRows::Pack(size_t member) {
   PackRaw(groups_[member]);
 }
 
+kernels::TileScale LinearStrip::ScaleOf(const GatheredRows::Group& group) const {
+  kernels::TileScale scale = run_.tile_scale;
+  if (scale.token_scale != nullptr) scale.token_scale += group.first_row;
+  return scale;
+}
+
 void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
                            int64_t ld_tile) const {
   const GemmPlan& gemm = run_.plan.gemm;
@@ -109,9 +224,9 @@ void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_
   std::byte* const scratch = run_.workspace + run_.plan.memory.weight_block;
   if (tasks.size() == 1 && tensors.packed_weight == nullptr &&
       kernels::AreFewRows(gemm, tasks[0].group.rows)) {
-    return kernels::MultiplyFewRows(gemm, tasks[0].group.panels, tasks[0].group.rows,
-                                    tensors.weight, WeightLd(gemm), strip, k_block, scratch,
-                                    tasks[0].tile, ld_tile);
+    return kernels::MultiplyFewRows(
+        gemm, tasks[0].group.panels, tasks[0].group.rows, tensors.weight, WeightLd(gemm), strip,
+        k_block, scratch, tasks[0].tile, ld_tile, ScaleOf(tasks[0].group), run_.weight_scale);
   }
   int64_t all_rows = 0;
   for (const Task& task : tasks) all_rows += task.group.rows;
@@ -119,13 +234,14 @@ void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_
       tensors.packed_weight != nullptr
           ? kernels::PackedWeightBlock(gemm, tensors.packed_weight, strip, k_block, all_rows,
                                        scratch)
-          : kernels::PackWeightBlock(gemm, tensors.weight, WeightLd(gemm), strip, k_block, scratch);
+          : kernels::PackWeightBlock(gemm, tensors.weight, WeightLd(gemm), strip, k_block, scratch,
+                                     run_.weight_scale);
   int64_t row = 0;
   for (const auto& [group, tile] : tasks) {
     const int64_t end = row + group.rows;
     kernels::MultiplyBlock(gemm, group.panels, group.rows,
                            kernels::ShareOfBlock(block, row, end, all_rows), strip, k_block, tile,
-                           ld_tile);
+                           ld_tile, ScaleOf(group));
     row = end;
   }
 }
@@ -134,11 +250,11 @@ void LinearStrip::Store(const float* const* tiles, size_t num_tiles, int64_t ld_
                         int64_t output_row, int64_t rows) const {
   const LinearPlan& plan = run_.plan;
   const GemmPlan& gemm = plan.gemm;
-  const int64_t item = SizeOf(plan.dtype);
+  const int64_t item = SizeOf(plan.output_dtype);
   const int64_t first = gemm.StripBegin(strip) * item;
   const auto* const residual = static_cast<const std::byte*>(run_.tensors.residual);
   kernels::StoreSum(
-      plan.dtype, tiles, static_cast<int>(num_tiles), ld_tile,
+      plan.output_dtype, tiles, static_cast<int>(num_tiles), ld_tile,
       residual == nullptr ? nullptr : residual + first, rows, gemm.StripColumns(strip),
       static_cast<std::byte*>(run_.tensors.output) + output_row * gemm.n * item + first, gemm.n,
       plan.divisor);

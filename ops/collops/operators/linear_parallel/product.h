@@ -14,6 +14,11 @@ inline int64_t TileBytes(const LinearPlan& plan) {
   return plan.layout.total_rows * plan.gemm.StripColumns(0) * int64_t{sizeof(float)};
 }
 
+// Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment.
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
+                 void* workspace, Communicator* communicator, void* stream,
+                 KeepAlive keep = nullptr);
+
 // The places of what GatheredRows and LinearStrip need, the first of the plan.
 Places PlaceRows(LinearPlan* plan);
 
@@ -79,6 +84,8 @@ class LinearStrip {
              int64_t output_row, int64_t rows) const;
 
  private:
+  kernels::TileScale ScaleOf(const GatheredRows::Group& group) const;
+
   const LinearRun& run_;
 };
 

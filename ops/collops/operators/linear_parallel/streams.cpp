@@ -15,6 +15,7 @@ using kernels::StreamStep;
 
 Status AcceptsStreams(const EnginePlace& place) {
   COLLOPS_CHECK_ARG(!place.has_experts, ERROR_UNSUPPORTED, "it does not run types with experts");
+  COLLOPS_CHECK_ARG(!place.has_int8, ERROR_UNSUPPORTED, "it does not multiply int8");
   COLLOPS_CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,
                     " are not on a device");
   return Ok();

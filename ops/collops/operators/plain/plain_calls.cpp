@@ -93,6 +93,10 @@ void AddKeyOf(const PlainCall& call, KeyWords* key) {
   key->Add(product.scatter_rows);
   key->Add(product.trans_weight ? 1 : 0);
   key->Add(product.averages ? 1 : 0);
+  key->Add(product.has_scale ? 1 : 0);
+  key->Add(product.has_residual ? 1 : 0);
+  key->Add(product.group_size);
+  key->Add(static_cast<int64_t>(product.out_dtype));
 }
 
 Status CheckBeforeAsking(const PlainCall& call, const Communicator& group) {
@@ -273,6 +277,7 @@ Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
     case PlainCall::kAllGatherMatmulReduceScatter:
       COLLOPS_RETURN_IF_ERROR(PlanProduct(call, communicator_, &kept->plan));
       kept->result = kept->plan->output_shape();
+      kept->result_dtype = kept->plan->output_dtype();
       return Ok();
     case PlainCall::kAllToAllVGroupedMatmul:
     case PlainCall::kGroupedMatmulAllToAllV:

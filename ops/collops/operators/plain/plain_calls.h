@@ -18,9 +18,10 @@ class PlainCalls {
  public:
   struct Kept {
     std::shared_ptr<const PlainPlan> plan;
-    Rows result;                   // the shape of the result
-    Rows rows;                     // the ranks' rows, one block after the other
-    std::shared_ptr<void> beside;  // the caller's own
+    Rows result;                             // the shape of the result
+    DType result_dtype = DType::kUndefined;  // where it is not x's
+    Rows rows;                               // the ranks' rows, one block after the other
+    std::shared_ptr<void> beside;            // the caller's own
   };
 
   explicit PlainCalls(std::shared_ptr<Communicator> communicator)

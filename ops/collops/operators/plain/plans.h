@@ -25,6 +25,11 @@ struct ProductSpec {
   std::optional<Rows> scatter_rows;  // none: as numpy.array_split shares them out
   bool trans_weight = false;
   bool averages = false;
+  bool has_scale = false;  // with a bias, which may be empty, before it
+  bool has_residual = false;
+  bool has_x_scale = false;
+  int64_t group_size = 0;
+  DType out_dtype = DType::kUndefined;
   std::optional<int64_t> max_rows;  // of a grouped product, as the next one
   bool returns_rows = false;
 };
@@ -63,7 +68,7 @@ struct PlainCall {
   ReduceOp op = ReduceOp::kSum;
   int num_tensors = 1;             // of the list that x is in
   ProductSpec product;             // of a product alone, as the next one
-  std::vector<TensorDesc> inputs;  // x, the weight, and the residual where there is one
+  std::vector<TensorDesc> inputs;  // x, the weight [, bias, scale] [, residual] [, x_scale]
 
   // The method's name; that of the call among the ranks; and, where the ranks first tell each other
   // their rows, these two of that. They live as long as the process.
@@ -103,6 +108,8 @@ class PlainPlan {
 
   // The result's shape, where it is not x's with other rows.
   virtual std::vector<int64_t> output_shape() const { return {}; }
+  // Its type, where it is not x's.
+  virtual DType output_dtype() const { return DType::kUndefined; }
 
   // Whether the tensors are what the call takes. Asks no other rank.
   virtual Status Check(const Communicator& communicator, const PlainTensors& tensors) const = 0;
