@@ -98,9 +98,9 @@ void BindPlainLevel(py::module_& module) {
   BindCall<P::kAllGatherMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual,
            &A::trans_weight, &A::quant, &A::grid, &A::gather_rows, &A::scatter_rows>(&bound);
   BindCall<P::kAllToAllVGroupedMatmul, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,
-           &A::residual, &A::trans_weight, &A::max_rows, &A::return_rows>(&bound);
+           &A::residual, &A::trans_weight, &A::quant, &A::max_rows, &A::return_rows>(&bound);
   BindCall<P::kGroupedMatmulAllToAllV, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,
-           &A::residual, &A::trans_weight>(&bound);
+           &A::residual, &A::trans_weight, &A::quant>(&bound);
 }
 
 // Memory that the other ranks read in place. The array's base owns the window, so the memory lives

@@ -269,7 +269,7 @@ void PlainLevel::ReadAddends(const Arguments& given, std::vector<Operand>* input
     if (product.has_scale) {
       if (IsGiven(bias)) {
         read("bias", bias);
-      } else {
+      } else if (!part->call.is_grouped()) {
         Operand none;  // as the operator takes a missing one
         none.tensor.view.desc = {DType::kFloat32, Format::kND, {0}};
         none.tensor.view.device = part->x.tensor.view.device;
@@ -344,7 +344,10 @@ py::object PlainLevel::MultiplyGrouped(PlainCall::Method method, const Arguments
     std::shared_ptr<PlainCalls::Kept> kept;
     ThrowIfError(calls_->MakeOnce(call, &kept));
     Operand target;
-    target.object = IsGiven(given.out) ? given.out : MakeLike(name, part.x.object, kept->result);
+    const bool is_like = kept->result_dtype == DType::kUndefined;
+    target.object = IsGiven(given.out) ? given.out
+                                       : MakeLike(name, part.x.object, kept->result,
+                                                  is_like ? nullptr : Name(kept->result_dtype));
     ThrowIfError(ToTensor(target.object, {name, "out"}, &target.tensor, &part.stream));
     part.result = target.object;
     if (call.product.returns_rows) {

@@ -33,9 +33,9 @@ def _every(run: Run) -> list[Case]:
 def _kind(case: Case) -> str:
     """What a run must support: plain products, quantised ones, or experts."""
     assert case.linear is not None
-    if case.linear.is_quantised:
-        return "quantised"
-    return "experts" if case.linear.has_experts else "plain"
+    if case.linear.has_experts:
+        return "experts"
+    return "quantised" if case.linear.is_quantised else "plain"
 
 
 def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -> list[Any]:

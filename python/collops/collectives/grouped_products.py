@@ -1,8 +1,10 @@
 """The plain level's products with experts: rows go to the ranks of their experts, and back.
 
 Both accumulate in float32 and round once. x and weight are float16, bfloat16 or float32, one type
-for all tensors, and contiguous. The rows of an expert lie together, and those from one rank within
-them, in that rank's order. Counts may change with every call.
+for all tensors, and contiguous. With `scale` both are int8, and ``float32(x @ weight) * scale``,
+and ``* x_scale[row]`` where that is given, is in place of ``x @ weight``; the sum is int32, modulo
+2^32 and so exact. The rows of an expert lie together, and those from one rank within them, in that
+rank's order. Counts may change with every call.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from collops.tensor_types import Array, TensorT
+    import torch
+
+    from collops.tensor_types import Array, DType, TensorT
 
     Table: TypeAlias = Sequence[Sequence[int]] | Array
 
@@ -34,6 +38,9 @@ class GroupedProducts(PlainCalls):
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        scale: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        out_dtype: DType | torch.dtype | None = None,
         return_rows: Literal[False] = False,
         max_rows: int | None = None,
         out: TensorT | None = None,
@@ -49,6 +56,9 @@ class GroupedProducts(PlainCalls):
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        scale: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        out_dtype: DType | torch.dtype | None = None,
         return_rows: Literal[True],
         max_rows: int | None = None,
         out: TensorT | None = None,
@@ -63,6 +73,9 @@ class GroupedProducts(PlainCalls):
         *,
         trans_weight: bool = False,
         residual: Any = None,
+        scale: Any = None,
+        x_scale: Any = None,
+        out_dtype: DType | torch.dtype | None = None,
         return_rows: bool = False,
         max_rows: int | None = None,
         out: Any = None,
@@ -85,6 +98,9 @@ class GroupedProducts(PlainCalls):
                 their send_counts first.
             trans_weight: whether an expert's weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            scale: [experts, n] of x and weight of int8; None: they are of floating point.
+            x_scale: [rows] float32, of each row of an x of int8, with which it travels; None: 1.
+            out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
             return_rows: whether to return the received rows, too.
             max_rows: the most rows that this rank takes; more are an error on all ranks, and
                 nothing moves. None: any number.
@@ -121,6 +137,7 @@ class GroupedProducts(PlainCalls):
             out,
             residual,
             trans_weight,
+            (scale, None, x_scale, 0, out_dtype),
             max_rows,
             return_rows,
         )
@@ -134,6 +151,9 @@ class GroupedProducts(PlainCalls):
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        scale: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        out_dtype: DType | torch.dtype | None = None,
         out: TensorT | None = None,
     ) -> TensorT:
         """Multiplies the rows of this rank's experts and sends the products back.
@@ -151,6 +171,9 @@ class GroupedProducts(PlainCalls):
                 rank's experts. None: the ranks exchange their send_counts first.
             trans_weight: whether an expert's weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row of the result; None: nothing.
+            scale: [experts, n] of x and weight of int8; None: they are of floating point.
+            x_scale: [sum of recv_counts] float32, of each row of an x of int8; None: 1.
+            out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
             out: [sum of send_counts, n] the result's memory; None: new memory of x's kind.
 
         Returns:
@@ -174,7 +197,8 @@ class GroupedProducts(PlainCalls):
             >>> run_ranks(layer, 2)
             [[1.0, 4.0], [22.0, 24.0]]
         """
+        quant = scale, None, x_scale, 0, out_dtype
         result: TensorT = self._plain.grouped_matmul_all_to_allv(
-            x, weight, send_counts, recv_counts, out, residual, trans_weight
+            x, weight, send_counts, recv_counts, out, residual, trans_weight, quant
         )
         return result

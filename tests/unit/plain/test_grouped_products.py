@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from collops.golden.operators.linear_parallel.experts import experts
 from collops.golden.operators.linear_parallel.groups import LinearParallel
+from collops.golden.operators.linear_parallel.quantised import PER_CHANNEL, PER_TOKEN, Scales
 
 import collops
 from collops.testing import run_ranks
@@ -94,6 +95,53 @@ def received(tokens: Any, xs: list[Any]) -> list[Any]:
         )
         for r in range(ranks)
     ]
+
+
+@pytest.mark.parametrize("with_x_scale", [False, True])
+@pytest.mark.parametrize("out_dtype", [None, "float16"])
+def test_int8_there_and_back(with_x_scale: bool, out_dtype: str | None) -> None:
+    ranks, tokens = 3, table(3)
+    draw = [np.random.default_rng(r) for r in range(ranks)]
+    rows = [int(tokens[r].sum()) for r in range(ranks)]
+    xs = [draw[r].integers(-128, 128, (rows[r], K)).astype(np.int8) for r in range(ranks)]
+    weights = [draw[r].integers(-128, 128, (EXPERTS, K, N)).astype(np.int8) for r in range(ranks)]
+    scales = [draw[r].normal(size=(EXPERTS, N)).astype(np.float32) / 64 for r in range(ranks)]
+    x_scales = [draw[r].normal(size=rows[r]).astype(np.float32) for r in range(ranks)]
+    moved, moved_scales = received(tokens, xs), received(tokens, x_scales)
+
+    def golden(kind: int, xs: list[Any], x_scales: list[Any]) -> list[Any]:
+        call = LinearParallel(
+            kind,
+            ranks,
+            trans_weight=False,
+            local_experts=EXPERTS,
+            ep_size=ranks,
+            quant_type=PER_TOKEN if with_x_scale else PER_CHANNEL,
+            out_dtype=out_dtype or "float32",
+        )
+        given = x_scales if with_x_scale else [None] * ranks
+        of_ranks = [Scales(s, token_scale=t) for s, t in zip(scales, given, strict=True)]
+        return experts(call, xs, weights, tokens, scales=of_ranks)
+
+    there, back = golden(5, xs, x_scales), golden(6, moved, moved_scales)
+
+    def work(rank: int) -> None:
+        with collops.init() as comm:
+            sends, words = tokens[rank].reshape(ranks, EXPERTS), {"scale": scales[rank]}
+            if out_dtype:
+                words["out_dtype"] = out_dtype
+            x_scale = {"x_scale": x_scales[rank]} if with_x_scale else {}
+            y, rows = comm.all_to_allv_grouped_matmul(
+                xs[rank], weights[rank], sends, return_rows=True, **words, **x_scale
+            )
+            assert y.dtype == there[rank].dtype
+            assert y.tobytes() == there[rank].tobytes()
+            assert np.array_equal(rows, moved[rank])
+            x_scale = {"x_scale": moved_scales[rank]} if with_x_scale else {}
+            z = comm.grouped_matmul_all_to_allv(rows, weights[rank], sends, **words, **x_scale)
+            assert z.tobytes() == back[rank].tobytes()
+
+    run_ranks(work, ranks, timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -3,6 +3,7 @@
 #include "collops/operators/linear_parallel/experts.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "collops/kernels/copy.h"
@@ -52,9 +53,12 @@ class ExpertProducts {
   // Multiplies the rows of all sources, one after the other, by the weight of an expert, which is
   // read once for every RowsAtOnce() of them, and puts the products, with the residual if there is
   // one, into the targets as `dtype`. Without rows it does not touch the weight.
-  void Multiply(int64_t expert, const RowSources& from, const RowTargets& to, DType dtype,
-                const void* residual) const {
+  // `token_scales`: of these rows, one after the other in the same way; none where there are none.
+  void Multiply(int64_t expert, const RowSources& from, const RowSources& token_scales,
+                const RowTargets& to, DType dtype, const void* residual) const {
     const GemmPlan& gemm = plan_.gemm;
+    kernels::TileScale scale;
+    if (plan_.is_quantised()) scale.scale = Floats(plan_.scales) + expert * gemm.n;
     const int64_t most = RowsAtOnce(plan_.layout);
     int64_t all = 0;
     for (const auto& run : from) all += run.rows;
@@ -63,9 +67,10 @@ class ExpertProducts {
     for (int64_t first = 0; first < all; first += most) {
       const int64_t rows = std::min(most, all - first);
       Pack(from, first, rows);
+      if (plan_.has_token_scale) scale.token_scale = TokenScales(token_scales, first, rows);
       for (int64_t strip = 0; strip < gemm.num_strips(); ++strip) {
         for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
-          MultiplyBlock(weight, rows, strip, k_block);
+          MultiplyBlock(weight, rows, strip, k_block, scale);
         }
         Store(to, first, rows, strip, dtype, residual);
       }
@@ -74,7 +79,19 @@ class ExpertProducts {
 
  private:
   std::byte* panels() const { return workspace_ + plan_.panels; }
-  float* tile() const { return reinterpret_cast<float*>(workspace_ + plan_.tile); }
+  float* Floats(int64_t place) const { return reinterpret_cast<float*>(workspace_ + place); }
+  float* tile() const { return Floats(plan_.tile); }
+
+  // Those of some rows together.
+  const float* TokenScales(const RowSources& from, int64_t first, int64_t rows) const {
+    std::byte* to = workspace_ + plan_.row_scales;
+    ForRows(from, sizeof(float), first, rows, [&](const std::byte* data, int64_t count) {
+      const auto bytes = static_cast<size_t>(count) * sizeof(float);
+      std::memcpy(to, data, bytes);
+      to += bytes;
+    });
+    return Floats(plan_.row_scales);
+  }
 
   // Whole panels are packed from where the rows are, and those with rows of several sources from a
   // copy.
@@ -109,18 +126,19 @@ class ExpertProducts {
     });
   }
 
-  void MultiplyBlock(const std::byte* weight, int64_t rows, int64_t strip, int64_t k_block) const {
+  void MultiplyBlock(const std::byte* weight, int64_t rows, int64_t strip, int64_t k_block,
+                     const kernels::TileScale& scale) const {
     const GemmPlan& gemm = plan_.gemm;
     const int64_t ld = gemm.trans_weight ? gemm.k : gemm.n;
     const int64_t ld_tile = gemm.StripColumns(strip);
     std::byte* const scratch = workspace_ + plan_.weight_block;
     if (kernels::AreFewRows(gemm, rows)) {
       return kernels::MultiplyFewRows(gemm, panels(), rows, weight, ld, strip, k_block, scratch,
-                                      tile(), ld_tile);
+                                      tile(), ld_tile, scale);
     }
     const kernels::WeightBlock block =
         kernels::PackWeightBlock(gemm, weight, ld, strip, k_block, scratch);
-    kernels::MultiplyBlock(gemm, panels(), rows, block, strip, k_block, tile(), ld_tile);
+    kernels::MultiplyBlock(gemm, panels(), rows, block, strip, k_block, tile(), ld_tile, scale);
   }
 
   void Store(const RowTargets& to, int64_t first, int64_t rows, int64_t strip, DType dtype,
@@ -156,14 +174,20 @@ class ExpertsCall {
         products_(plan, tensors, workspace) {}
 
   Status Run(const Agreement& agreement, Communicator* communicator) const {
+    if (plan_.is_quantised()) ReadScales();
     if (layout_.to_experts) {
-      COLLOPS_RETURN_IF_ERROR(Exchange(agreement, communicator));
+      COLLOPS_RETURN_IF_ERROR(Exchange(RowsToMove(), agreement, communicator));
+      if (plan_.has_token_scale) {
+        const Moved scales = {DType::kFloat32, 1, tensors_.token_scale,
+                              workspace_ + plan_.moved_scales};
+        COLLOPS_RETURN_IF_ERROR(Exchange(scales, agreement.WithoutTerms(), communicator));
+      }
       MultiplyReceived();
       ZeroBehind(rows_.of_experts());
       return Ok();
     }
     MultiplyForSources();
-    COLLOPS_RETURN_IF_ERROR(Exchange(agreement, communicator));
+    COLLOPS_RETURN_IF_ERROR(Exchange(RowsToMove(), agreement, communicator));
     if (plan_.sends_partials()) AddUp();
     ZeroBehind(rows_.own());
     return Ok();
@@ -175,6 +199,32 @@ class ExpertsCall {
     std::vector<int64_t> counts;
     std::vector<int64_t> displs;
   };
+
+  // Rows with so many elements each, from here to there.
+  struct Moved {
+    DType dtype;
+    int64_t columns;
+    const void* x;
+    void* output;
+  };
+
+  Moved RowsToMove() const {
+    std::byte* const moved = workspace_ + plan_.moved;
+    if (layout_.to_experts) return {plan_.dtype, layout_.k, tensors_.x, moved};
+    return {plan_.product_dtype(), layout_.n, moved, Returned()};
+  }
+
+  // In float32, of the low half of what is int64.
+  void ReadScales() const {
+    const int64_t item = SizeOf(plan_.scale_dtype);
+    const auto* from = static_cast<const std::byte*>(tensors_.scale);
+    std::byte* to = workspace_ + plan_.scales;
+    for (int64_t i = 0; i < layout_.experts * layout_.n; ++i) {
+      std::memcpy(to, from, sizeof(float));
+      from += item;
+      to += sizeof(float);
+    }
+  }
 
   // This rank's rows, of which every member of a place gets, or sends back, the same.
   Blocks OwnBlocks(int64_t columns) const {
@@ -201,19 +251,18 @@ class ExpertsCall {
     return blocks;
   }
 
-  Status Exchange(const Agreement& agreement, Communicator* communicator) const {
-    const int64_t columns = layout_.to_experts ? layout_.k : layout_.n;
-    const Blocks own = OwnBlocks(columns);
-    const Blocks moved = MovedBlocks(columns);
+  Status Exchange(const Moved& rows, const Agreement& agreement, Communicator* communicator) const {
+    const Blocks own = OwnBlocks(rows.columns);
+    const Blocks moved = MovedBlocks(rows.columns);
     const Blocks& sends = layout_.to_experts ? own : moved;
     const Blocks& receives = layout_.to_experts ? moved : own;
     ExchangeVCall call;
     call.agreement = &agreement;
-    call.dtype = plan_.moved_dtype();
-    call.x = layout_.to_experts ? tensors_.x : workspace_ + plan_.moved;
+    call.dtype = rows.dtype;
+    call.x = rows.x;
     call.send_counts = sends.counts.data();
     call.sdispls = sends.displs.data();
-    call.output = layout_.to_experts ? workspace_ + plan_.moved : Returned();
+    call.output = rows.output;
     call.recv_counts = receives.counts.data();
     call.rdispls = receives.displs.data();
     return communicator->ExchangeV(call);
@@ -230,25 +279,37 @@ class ExpertsCall {
     return rows_.begin_of()[layout_.rank] + rows_.begin_from(layout_.rank, expert);
   }
 
+  // Where the rows of an expert, or their scales, are that have come here: `own` are this rank's.
+  RowSources Received(int64_t expert, const void* own, int64_t moved, int64_t row_bytes) const {
+    RowSources from;
+    const Blocks blocks = MovedBlocks(row_bytes);
+    for (int s = 0; s < layout_.rank_size; ++s) {
+      const int64_t rows = rows_.from(s, expert);
+      if (rows == 0) continue;
+      const std::byte* const data =
+          s == layout_.rank ? static_cast<const std::byte*>(own) + BeginOfOwn(expert) * row_bytes
+                            : workspace_ + moved + blocks.displs[static_cast<size_t>(s)] +
+                                  rows_.begin_from(s, expert) * row_bytes;
+      from.push_back({data, rows});
+    }
+    return from;
+  }
+
   void MultiplyReceived() const {
     const int64_t row_bytes = layout_.k * SizeOf(plan_.dtype);
-    const int64_t out_bytes = layout_.n * SizeOf(plan_.dtype);
-    const Blocks moved = MovedBlocks(row_bytes);
-    const auto* const x = static_cast<const std::byte*>(tensors_.x);
+    const int64_t out_bytes = layout_.n * SizeOf(plan_.output_dtype);
     for (int64_t l = 0; l < layout_.experts; ++l) {
       if (rows_.for_expert(l) == 0) continue;
-      RowSources from;
-      for (int s = 0; s < layout_.rank_size; ++s) {
-        const std::byte* const data = s == layout_.rank ? x + BeginOfOwn(l) * row_bytes
-                                                        : workspace_ + plan_.moved +
-                                                              moved.displs[static_cast<size_t>(s)] +
-                                                              rows_.begin_from(s, l) * row_bytes;
-        if (rows_.from(s, l) > 0) from.push_back({data, rows_.from(s, l)});
+      RowSources from = Received(l, tensors_.x, plan_.moved, row_bytes);
+      RowSources scales;
+      if (plan_.has_token_scale) {
+        scales = Received(l, tensors_.token_scale, plan_.moved_scales, sizeof(float));
       }
       const int64_t first = rows_.begin_of_expert(l);
       Return(&from, first, row_bytes);
       std::byte* const output = static_cast<std::byte*>(tensors_.output) + first * out_bytes;
-      products_.Multiply(l, from, {{output, rows_.for_expert(l)}}, plan_.dtype, tensors_.residual);
+      products_.Multiply(l, from, scales, {{output, rows_.for_expert(l)}}, plan_.output_dtype,
+                         tensors_.residual);
     }
   }
 
@@ -265,7 +326,7 @@ class ExpertsCall {
   }
 
   void MultiplyForSources() const {
-    const DType dtype = plan_.moved_dtype();
+    const DType dtype = plan_.product_dtype();
     const int64_t row_bytes = layout_.n * SizeOf(dtype);
     const Blocks moved = MovedBlocks(row_bytes);
     const Blocks own = OwnBlocks(row_bytes);
@@ -280,8 +341,15 @@ class ExpertsCall {
         const int64_t rows = rows_.from(s, l);
         if (rows > 0) to.push_back({block + rows_.begin_from(s, l) * row_bytes, rows});
       }
-      const std::byte* const from = x + rows_.begin_of_expert(l) * layout_.k * SizeOf(plan_.dtype);
-      products_.Multiply(l, {{from, rows_.for_expert(l)}}, to, dtype, nullptr);
+      const int64_t first = rows_.begin_of_expert(l);
+      const int64_t rows = rows_.for_expert(l);
+      RowSources scales;
+      if (plan_.has_token_scale) {
+        const auto* const of_rows = static_cast<const std::byte*>(tensors_.token_scale);
+        scales = {{of_rows + first * static_cast<int64_t>(sizeof(float)), rows}};
+      }
+      products_.Multiply(l, {{x + first * layout_.k * SizeOf(plan_.dtype), rows}}, scales, to,
+                         dtype, nullptr);
     }
   }
 
@@ -292,12 +360,12 @@ class ExpertsCall {
       tiles.push_back(reinterpret_cast<const float*>(workspace_ + plan_.partials) +
                       t * rows_.own() * layout_.n);
     }
-    kernels::StoreSum(plan_.dtype, tiles.data(), layout_.tp_size, layout_.n, tensors_.residual,
-                      rows_.own(), layout_.n, tensors_.output, layout_.n);
+    kernels::StoreSum(plan_.output_dtype, tiles.data(), layout_.tp_size, layout_.n,
+                      tensors_.residual, rows_.own(), layout_.n, tensors_.output, layout_.n);
   }
 
   void ZeroBehind(int64_t rows) const {
-    const int64_t row_bytes = layout_.n * SizeOf(plan_.dtype);
+    const int64_t row_bytes = layout_.n * SizeOf(plan_.output_dtype);
     kernels::Zero(static_cast<std::byte*>(tensors_.output) + rows * row_bytes,
                   (layout_.output_rows - rows) * row_bytes);
   }
@@ -339,6 +407,12 @@ Status PlanExperts(ExpertsPlan* plan) {
                                  static_cast<int64_t>(sizeof(float)));
   }
   const int64_t rows = RowsAtOnce(layout);
+  constexpr int64_t kFloat = sizeof(float);
+  if (plan->is_quantised()) plan->scales = places.Take(layout.experts * layout.n * kFloat);
+  if (plan->has_token_scale) {
+    plan->moved_scales = places.Take(layout.to_experts ? layout.output_rows * kFloat : 0);
+    plan->row_scales = places.Take(rows * kFloat);
+  }
   plan->panels = places.Take(kernels::PackedRowsBytes(plan->gemm, rows));
   plan->edge = places.Take(plan->gemm.row_tile * layout.k * SizeOf(plan->dtype));
   plan->weight_block = places.Take(kernels::WeightBlockBytes(plan->gemm));

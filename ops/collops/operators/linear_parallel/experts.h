@@ -109,11 +109,17 @@ class ExpertRows {
 struct ExpertsPlan : PlanDetails {
   ExpertsLayout layout;
   ExpertsVoice voice;
-  DType dtype = DType::kUndefined;
+  DType dtype = DType::kUndefined;         // of x and the weight
+  DType output_dtype = DType::kUndefined;  // and of the residual
   bool has_residual = false;
+  DType scale_dtype = DType::kUndefined;  // of what is int8: float32, or int64 with one in its half
+  bool has_token_scale = false;
   kernels::GemmPlan gemm = {};
 
   // Places in the workspace.
+  int64_t scales = 0;        // in float32
+  int64_t moved_scales = 0;  // of the rows from other ranks, in the order of these
+  int64_t row_scales = 0;    // of the rows that are multiplied at a time
   int64_t moved = 0;     // rows from other ranks, or products for them, one rank after the other
   int64_t partials = 0;  // products in float32 of this rank's rows, of each member of a place
   int64_t panels = 0;
@@ -125,17 +131,22 @@ struct ExpertsPlan : PlanDetails {
   // Whether products leave in float32, to be added up or to meet the residual before they are
   // rounded.
   bool sends_partials() const { return !layout.to_experts && (layout.tp_size > 1 || has_residual); }
-  DType moved_dtype() const { return sends_partials() ? DType::kFloat32 : dtype; }
+  // Of the products that leave, or of the rows that come.
+  DType product_dtype() const { return sends_partials() ? DType::kFloat32 : output_dtype; }
+  DType moved_dtype() const { return layout.to_experts ? dtype : product_dtype(); }
+  bool is_quantised() const { return scale_dtype != DType::kUndefined; }
 };
 
-// Plans the memory of a call whose layout, dtype and has_residual are set, else
+// Plans the memory of a call of which all is set but the product and the places, else
 // ERROR_INVALID_TENSOR_SIZE.
 Status PlanExperts(ExpertsPlan* plan);
 
 struct ExpertsTensors {
   const void* x = nullptr;
-  const void* weight = nullptr;    // [experts, n, k], or [experts, k, n] without trans_weight
-  const void* residual = nullptr;  // [n], or null
+  const void* weight = nullptr;       // [experts, n, k], or [experts, k, n] without trans_weight
+  const void* scale = nullptr;        // [experts, n] of what is int8, or null
+  const void* token_scale = nullptr;  // of x's rows, or null
+  const void* residual = nullptr;     // [n], or null
   void* output = nullptr;
   void* rows = nullptr;  // the rows of this rank's experts are wanted here, or null
 };
@@ -145,22 +156,19 @@ struct ExpertsTensors {
 Status RunExperts(const ExpertsPlan& plan, const ExpertRows& rows, const ExpertsTensors& tensors,
                   const Agreement& agreement, void* workspace, Communicator* communicator);
 
-// The weight fits x, and the residual, where there is one behind them, the weight; their numbers of
-// dims are right. Fills in k, n and trans_weight.
-Status CheckExpertWeights(const ExpertsVoice& voice, const std::vector<TensorDesc>& inputs,
-                          bool trans_weight, bool has_residual, ExpertsLayout* layout);
+// The weight fits x, and scales and residual the weight; their numbers of dims are right. Fills in
+// k, n and trans_weight; the layout's experts and x_rows are set.
+Status CheckExpertInputs(const ExpertsVoice& voice, const LinearSettings& settings,
+                         const std::vector<TensorDesc>& inputs, ExpertsLayout* layout);
 
 // Whether rows of this type can be exchanged, and products where they are.
 Status CheckExpertSupport(const Communicator& communicator, DType dtype);
 
-// Whether a type has experts.
-bool HasExperts(LinearParallelParam::ParallelType type);
-
 // The struct's fields of experts, in ATB's order.
 Status CheckExperts(const LinearParallelParam& param);
 
-// Types 5 and 6. Inputs: x, weight [, residual], the table of rows, and a tensor as long as the
-// output.
+// Types 5 and 6. Inputs: x, weight [, scale] [, residual] [, token scales], the table of rows, and
+// a tensor as long as the output.
 class ExpertsParallel : public LinearOperation {
  public:
   explicit ExpertsParallel(const LinearSettings& settings);

@@ -20,23 +20,43 @@ uint64_t HashOf(const std::vector<int64_t>& cells) {
 
 }  // namespace
 
-Status CheckExpertWeights(const ExpertsVoice& voice, const std::vector<TensorDesc>& inputs,
-                          bool trans_weight, bool has_residual, ExpertsLayout* layout) {
-  const Shape& weight = inputs[1].shape;
-  layout->k = inputs[0].shape[1];
+Status CheckExpertInputs(const ExpertsVoice& voice, const LinearSettings& settings,
+                         const std::vector<TensorDesc>& inputs, ExpertsLayout* layout) {
+  const LinearInputs at(settings);
+  const auto shape_of = [&inputs](int i) -> const Shape& {
+    return inputs[static_cast<size_t>(i)].shape;
+  };
+  const bool trans_weight = settings.param.transWeight;
+  const Shape& weight = shape_of(1);
+  layout->k = shape_of(0)[1];
   layout->n = weight[trans_weight ? 1 : 2];
   layout->trans_weight = trans_weight;
+  const int64_t n = layout->n;
   const int64_t got = weight[trans_weight ? 2 : 1];
   COLLOPS_CHECK_ARG(got == layout->k, ERROR_INVALID_TENSOR_DIM, voice.called,
                     ": x has k = ", layout->k, " columns but the matrices of weight ",
                     ToString(weight), " have ", got, trans_weight ? " columns; " : " rows; ",
                     trans_weight ? voice.transposed : voice.as_it_is);
-  if (!has_residual) return Ok();
-  const Shape& residual = inputs[2].shape;
-  const bool is_row = residual.num_dims == 1 || residual[0] == 1;
-  COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == layout->n,
-                    ERROR_INVALID_TENSOR_DIM, voice.called, ": residual must be [", layout->n,
-                    "] or [1, ", layout->n, "], got ", ToString(residual));
+  if (at.scale >= 0) {
+    const Shape& scale = shape_of(at.scale);
+    const bool fits = Numel(scale) == layout->experts * n &&
+                      (scale.num_dims == 1 || scale[0] == 1 || scale[0] == layout->experts);
+    COLLOPS_CHECK_ARG(fits, ERROR_INVALID_TENSOR_DIM, voice.called, ": scale must be [",
+                      layout->experts, ", ", n, "], or as long, a number for each column of each ",
+                      "expert, got ", ToString(scale));
+  }
+  if (at.residual >= 0) {
+    const Shape& residual = shape_of(at.residual);
+    const bool is_row = residual.num_dims == 1 || residual[0] == 1;
+    COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM,
+                      voice.called, ": residual must be [", n, "] or [1, ", n, "], got ",
+                      ToString(residual));
+  }
+  if (at.token_scale < 0) return Ok();
+  const Shape& tokens = shape_of(at.token_scale);
+  COLLOPS_CHECK_ARG(Numel(tokens) == layout->x_rows, ERROR_INVALID_TENSOR_DIM, voice.called, ": ",
+                    LinearInputs::token_scale_name(settings.voice), " must be [", layout->x_rows,
+                    "], a number for each row of x, got ", ToString(tokens));
   return Ok();
 }
 

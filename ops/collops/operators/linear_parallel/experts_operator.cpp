@@ -15,32 +15,24 @@ constexpr int kMostExperts = 16;
 constexpr int64_t kMostRows = 204800;
 constexpr int64_t kMostK = 24000;
 
-constexpr DTypeSet kMultiplied = SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32);
-
-// The inputs, of which the residual may be missing.
-struct ExpertsInputs {
-  explicit ExpertsInputs(const P& param) : residual(param.hasResidual ? 2 : -1) {}
-
-  size_t x = 0;
-  size_t weight = 1;
-  int residual;
-  size_t table() const { return residual < 0 ? 2 : 3; }
+// The inputs, with the two that only types with experts have.
+struct ExpertsInputs : LinearInputs {
+  explicit ExpertsInputs(const LinearSettings& settings) : LinearInputs(settings) {}
+  size_t table() const { return static_cast<size_t>(end); }
   size_t most() const { return table() + 1; }
 };
 
-OpSignature ExpertsSignature(const P& param) {
+OpSignature ExpertsSignature(const LinearSettings& settings) {
+  constexpr DTypeSet kFloating = SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32);
   OpSignature signature;
   signature.name = kExperts;
-  signature.inputs = {{"x", Role::kData, kMultiplied, 2, Extent::kAny},
-                      {"weight", Role::kData, kMultiplied, 3, Extent::kAny}};
-  if (param.hasResidual) {
-    signature.inputs.push_back({"residual", Role::kData, kMultiplied, 1, Extent::kAny, 2});
-  }
+  signature.inputs = {{"x", Role::kData, kFloating, 2, Extent::kAny},
+                      {"weight", Role::kData, kFloating, 3, Extent::kAny}};
+  AddLinearInputs(settings, &signature);
   const ExpertsVoice names;
   signature.inputs.push_back(
       {names.table, Role::kRouting, SetOf(DType::kInt32, DType::kInt64), 2, Extent::kAny});
   signature.inputs.push_back({names.most, Role::kLength, SetOf(DType::kInt32), 1, Extent::kAny});
-  signature.one_dtype = true;
   signature.num_dims_code = ERROR_INVALID_TENSOR_DIM;
   return signature;
 }
@@ -54,24 +46,24 @@ Status CheckPlaces(const P& param, int rank_size) {
 }
 
 // Shapes against each other, of inputs that have passed CheckInputs.
-Status MakeExpertsLayout(const P& param, const RankPlace& place,
+Status MakeExpertsLayout(const LinearSettings& settings, const RankPlace& place,
                          const std::vector<TensorDesc>& inputs, ExpertsLayout* layout) {
-  const ExpertsInputs at(param);
-  const Shape& weight = inputs[at.weight].shape;
+  const P& param = settings.param;
+  const ExpertsInputs at(settings);
+  const Shape& weight = inputs[1].shape;
   const Shape& table = inputs[at.table()].shape;
   layout->to_experts = param.type == P::ALLTOALLVC_ALL_GATHER_GMM;
   layout->rank = place.rank;
   layout->rank_size = place.rank_size;
   layout->tp_size = param.moeInfo.tpSize;
   layout->experts = param.moeInfo.localExpertNums;
-  layout->x_rows = inputs[at.x].shape[0];
+  layout->x_rows = inputs[0].shape[0];
   layout->output_rows = inputs[at.most()].shape[0];
   const ExpertsVoice names;
   COLLOPS_CHECK_ARG(weight[0] == layout->experts, ERROR_INVALID_TENSOR_DIM, kExperts, ": weight ",
                     ToString(weight), " has ", weight[0],
                     " matrices in dim 0 but moeInfo.localExpertNums is ", layout->experts);
-  COLLOPS_RETURN_IF_ERROR(
-      CheckExpertWeights(names, inputs, param.transWeight, param.hasResidual, layout));
+  COLLOPS_RETURN_IF_ERROR(CheckExpertInputs(names, settings, inputs, layout));
   const int64_t places = param.moeInfo.epSize;
   const int64_t columns = places * layout->experts;
   COLLOPS_CHECK_ARG(table[0] == places && table[1] == columns, ERROR_INVALID_TENSOR_DIM, kExperts,
@@ -111,10 +103,6 @@ EnginePlace ExpertsPlace(const ExpertsLayout& layout, const Communicator& commun
 
 }  // namespace
 
-bool HasExperts(P::ParallelType type) {
-  return type == P::ALLTOALLVC_ALL_GATHER_GMM || type == P::GMM_REDUCE_SCATTER_ALLTOALLVC;
-}
-
 Status CheckExperts(const P& param) {
   if (!HasExperts(param.type)) return Ok();
   if (param.rankSize != 0) COLLOPS_RETURN_IF_ERROR(CheckPlaces(param, param.rankSize));
@@ -122,6 +110,11 @@ Status CheckExperts(const P& param) {
       param.moeInfo.localExpertNums >= 1 && param.moeInfo.localExpertNums <= kMostExperts,
       ERROR_INVALID_PARAM, kExperts, ": moeInfo.localExpertNums must be in [1, ", kMostExperts,
       "], got ", param.moeInfo.localExpertNums);
+  COLLOPS_CHECK_ARG(
+      param.quantType != P::QUANT_TYPE_PER_TENSOR && param.quantType != P::QUANT_TYPE_PER_GROUP,
+      ERROR_INVALID_PARAM, kExperts, ": quantType with experts must be -1, 1 ",
+      "(QUANT_TYPE_PER_CHANNEL) or 3 (QUANT_TYPE_PER_TOKEN), got ",
+      static_cast<int>(param.quantType));
   for (const auto& [name, rows] :
        {std::pair{"gatherRows", &param.gatherRows}, {"scatterRows", &param.scatterRows}}) {
     COLLOPS_CHECK_ARG(rows->empty(), ERROR_INVALID_PARAM, kExperts, ": ", name,
@@ -136,20 +129,17 @@ Status CheckRanks(const P& param, int /*rank*/, int rank_size) {
 }
 
 ExpertsParallel::ExpertsParallel(const LinearSettings& settings)
-    : LinearOperation(settings, ExpertsSignature(settings.param)) {}
+    : LinearOperation(settings, ExpertsSignature(settings)) {}
 
 Status ExpertsParallel::DescribeOutputs(const RankPlace& place,
                                         const std::vector<TensorDesc>& inputs,
                                         std::vector<TensorDesc>* outputs) const {
-  const DType dtype = inputs[0].dtype;
-  const DType wanted = settings_.param.outDataType;
-  COLLOPS_CHECK_ARG(wanted == DType::kUndefined || wanted == dtype, ERROR_INVALID_TENSOR_INI_MATCH,
-                    kExperts, ": outDataType is ", static_cast<int>(wanted), " (",
-                    collops::Name(wanted), ") but x is ", collops::Name(dtype),
-                    ": leave it at -1 or pass x's");
+  DType dtype = DType::kUndefined;
+  COLLOPS_RETURN_IF_ERROR(FindOutputType(settings_, inputs, &dtype));
   ExpertsLayout layout;
-  COLLOPS_RETURN_IF_ERROR(MakeExpertsLayout(settings_.param, place, inputs, &layout));
+  COLLOPS_RETURN_IF_ERROR(MakeExpertsLayout(settings_, place, inputs, &layout));
   TensorDesc output = inputs[0];
+  output.dtype = dtype;
   output.shape.dims[0] = layout.output_rows;
   output.shape.dims[1] = layout.n;
   outputs->push_back(output);
@@ -162,11 +152,14 @@ Status ExpertsParallel::CheckSupport(DType dtype) const {
 
 Status ExpertsParallel::Complete(Plan* plan) const {
   auto planned = std::make_unique<ExpertsPlan>();
-  const P& param = settings_.param;
-  COLLOPS_RETURN_IF_ERROR(MakeExpertsLayout(param, {communicator().rank(), communicator().size()},
-                                            plan->inputs, &planned->layout));
+  COLLOPS_RETURN_IF_ERROR(MakeExpertsLayout(
+      settings_, {communicator().rank(), communicator().size()}, plan->inputs, &planned->layout));
   planned->dtype = plan->inputs[0].dtype;
-  planned->has_residual = param.hasResidual;
+  planned->output_dtype = plan->outputs[0].dtype;
+  planned->has_residual = settings_.param.hasResidual;
+  const ExpertsInputs at(settings_);
+  if (at.scale >= 0) planned->scale_dtype = plan->inputs[static_cast<size_t>(at.scale)].dtype;
+  planned->has_token_scale = at.token_scale >= 0;
   const EnginePlace place = ExpertsPlace(planned->layout, communicator());
   const Engine* engine = nullptr;
   COLLOPS_RETURN_IF_ERROR(ChooseEngine(settings_.engine, place, &engine, kExperts));
@@ -184,6 +177,7 @@ void ExpertsParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
       .Equal("rankRoot", param.rankRoot)
       .Equal("type", param.type)
       .Equal("quantType", param.quantType)
+      .EqualText("outDataType", collops::Name(planned.output_dtype))
       .Equal("localExpertNums", param.moeInfo.localExpertNums)
       .Equal("epSize", param.moeInfo.epSize)
       .Equal("tpSize", param.moeInfo.tpSize)
@@ -195,7 +189,7 @@ void ExpertsParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
 
 Status ExpertsParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
                             void* /*stream*/) {
-  const ExpertsInputs at(settings_.param);
+  const ExpertsInputs at(settings_);
   const auto& planned = static_cast<const ExpertsPlan&>(*plan.details);
   const ExpertsLayout& layout = planned.layout;
   std::unique_ptr<ExpertRows> rows;
@@ -213,9 +207,14 @@ Status ExpertsParallel::Run(const Plan& plan, const VariantPack& pack, void* wor
                 sends ? rows->from_rank() : rows->to_rank(), layout.rank, layout.rank_size)
       .Equal("a hash of globalTokensPerExpertMatrix", rows->table_hash());
   ExpertsTensors tensors;
-  tensors.x = pack.inputs[at.x].data;
-  tensors.weight = pack.inputs[at.weight].data;
-  if (at.residual >= 0) tensors.residual = pack.inputs[2].data;
+  const auto data = [&pack](int i) {
+    return i < 0 ? nullptr : pack.inputs[static_cast<size_t>(i)].data;
+  };
+  tensors.x = data(0);
+  tensors.weight = data(1);
+  tensors.scale = data(at.scale);
+  tensors.token_scale = data(at.token_scale);
+  tensors.residual = data(at.residual);
   tensors.output = pack.outputs[0].data;
   return RunExperts(planned, *rows, tensors, agreement, workspace, &communicator());
 }

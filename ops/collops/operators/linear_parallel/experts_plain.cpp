@@ -18,6 +18,22 @@ bool GoesToExperts(const PlainCall& call) {
   return call.method == PlainCall::kAllToAllVGroupedMatmul;
 }
 
+// As those of the struct that does the same.
+LinearSettings SettingsOf(const PlainCall& call) {
+  const ProductSpec& spec = call.product;
+  LinearParallelParam param;
+  param.type = GoesToExperts(call) ? LinearParallelParam::ALLTOALLVC_ALL_GATHER_GMM
+                                   : LinearParallelParam::GMM_REDUCE_SCATTER_ALLTOALLVC;
+  param.transWeight = spec.trans_weight;
+  param.hasResidual = spec.has_residual;
+  if (spec.has_scale) param.quantType = LinearParallelParam::QUANT_TYPE_PER_CHANNEL;
+  param.outDataType = spec.out_dtype;
+  LinearSettings settings = param;
+  settings.scales_tokens = spec.has_x_scale;
+  settings.voice.method = call.name();
+  return settings;
+}
+
 OpSignature SignatureOf(const PlainCall& call) {
   constexpr DTypeSet kTypes = SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32);
   OpSignature signature;
@@ -25,12 +41,9 @@ OpSignature SignatureOf(const PlainCall& call) {
   signature.method = call.name();
   signature.inputs = {{"x", Role::kData, kTypes, 2, Extent::kAny},
                       {"weight", Role::kData, kTypes, 3, Extent::kAny}};
-  if (call.inputs.size() > 2) {
-    signature.inputs.push_back({"residual", Role::kData, kTypes, 1, Extent::kAny, 2});
-  }
+  AddLinearInputs(SettingsOf(call), &signature);
   signature.outputs = {"out"};
   if (call.product.returns_rows) signature.outputs.push_back("the rows");
-  signature.one_dtype = true;
   signature.num_dims_code = ERROR_INVALID_TENSOR_DIM;
   return signature;
 }
@@ -108,10 +121,14 @@ class GroupedPlan : public PlainPlan {
       : PlainPlan(call.name(), call.operation()),
         signature_(SignatureOf(call)),
         inputs_(call.inputs),
+        settings_(SettingsOf(call)),
         agreement_(call.operation()) {
     planned_.voice = VoiceOf(call);
     planned_.dtype = call.inputs[0].dtype;
-    planned_.has_residual = call.inputs.size() > 2;
+    planned_.has_residual = call.product.has_residual;
+    const LinearInputs at(settings_);
+    if (at.scale >= 0) planned_.scale_dtype = inputs_[static_cast<size_t>(at.scale)].dtype;
+    planned_.has_token_scale = at.token_scale >= 0;
     ExpertsLayout& layout = planned_.layout;
     layout.to_experts = GoesToExperts(call);
     layout.rank = group.rank();
@@ -124,15 +141,17 @@ class GroupedPlan : public PlainPlan {
     ExpertsLayout& layout = planned_.layout;
     int64_t sum = 0;
     COLLOPS_RETURN_IF_ERROR(CheckReceived(call, layout.rank, layout.rank_size, &sum));
-    COLLOPS_RETURN_IF_ERROR(CheckExpertWeights(planned_.voice, inputs_, call.product.trans_weight,
-                                               planned_.has_residual, &layout));
+    COLLOPS_RETURN_IF_ERROR(FindOutputType(settings_, inputs_, &planned_.output_dtype));
+    COLLOPS_RETURN_IF_ERROR(CheckExpertInputs(planned_.voice, settings_, inputs_, &layout));
     rows_ = std::make_unique<ExpertRows>(layout, *call.sizes, call.receives);
     layout.output_rows = layout.to_experts ? rows_->of_experts() : rows_->own();
     TensorDesc output = inputs_[0];
     output.shape.dims[0] = layout.output_rows;
-    output.shape.dims[1] = layout.n;
-    outputs_.push_back(output);
     output.shape.dims[1] = layout.k;
+    TensorDesc products = output;
+    products.dtype = planned_.output_dtype;
+    products.shape.dims[1] = layout.n;
+    outputs_.push_back(products);
     if (call.product.returns_rows) outputs_.push_back(output);
     COLLOPS_RETURN_IF_ERROR(CheckOutputSizes(signature_, outputs_));
     COLLOPS_RETURN_IF_ERROR(PlanExperts(&planned_));
@@ -143,6 +162,10 @@ class GroupedPlan : public PlainPlan {
   std::vector<int64_t> output_shape() const override {
     const Shape& shape = outputs_[0].shape;
     return {shape.dims, shape.dims + shape.num_dims};
+  }
+
+  DType output_dtype() const override {
+    return planned_.is_quantised() ? planned_.output_dtype : DType::kUndefined;
   }
 
   Status Check(const Communicator& communicator, const PlainTensors& tensors) const override {
@@ -170,8 +193,14 @@ class GroupedPlan : public PlainPlan {
     }
     ExpertsTensors of_call;
     of_call.x = tensors.x.view.data;
-    of_call.weight = tensors.others[0].view.data;
-    if (planned_.has_residual) of_call.residual = tensors.others[1].view.data;
+    const LinearInputs at(settings_);
+    const auto data = [&tensors](int i) {
+      return i < 0 ? nullptr : tensors.others[static_cast<size_t>(i) - 1].view.data;
+    };
+    of_call.weight = data(1);
+    of_call.scale = data(at.scale);
+    of_call.token_scale = data(at.token_scale);
+    of_call.residual = data(at.residual);
     of_call.output = tensors.out.view.data;
     if (outputs_.size() > 1) of_call.rows = tensors.rows.view.data;
     return RunExperts(planned_, *rows_, of_call, agreement_, memory, communicator);
@@ -184,6 +213,8 @@ class GroupedPlan : public PlainPlan {
     const Rows to = HashesOf(*call.sizes, layout.experts);
     const Rows from = HashesOf(call.receives, layout.experts);
     agreement_.EqualText("dtype", Name(planned_.dtype))
+        .EqualText("out_dtype", Name(planned_.output_dtype))
+        .Equal("whether x_scale is given", planned_.has_token_scale ? 1 : 0)
         .Equal("experts", layout.experts)
         .Equal("k", layout.k)
         .Equal("n", layout.n)
@@ -207,6 +238,7 @@ class GroupedPlan : public PlainPlan {
 
   const OpSignature signature_;
   const std::vector<TensorDesc> inputs_;
+  const LinearSettings settings_;
   std::vector<TensorDesc> outputs_;
   ExpertsPlan planned_;
   std::unique_ptr<ExpertRows> rows_;
@@ -219,9 +251,13 @@ Status CheckGrouped(const PlainCall& call, const Communicator& group) {
   COLLOPS_RETURN_IF_ERROR(CheckInputs(SignatureOf(call), group.size(), call.inputs));
   COLLOPS_CHECK_ARG(call.experts() > 0, ERROR_INVALID_TENSOR_DIM, call.name(), ": weight ",
                     ToString(call.inputs[1].shape), " has no matrices: each rank has at least one");
+  const LinearSettings settings = SettingsOf(call);
+  DType dtype = DType::kUndefined;
+  COLLOPS_RETURN_IF_ERROR(FindOutputType(settings, call.inputs, &dtype));
   ExpertsLayout layout;
-  COLLOPS_RETURN_IF_ERROR(CheckExpertWeights(VoiceOf(call), call.inputs, call.product.trans_weight,
-                                             call.inputs.size() > 2, &layout));
+  layout.experts = call.experts();
+  layout.x_rows = call.inputs[0].shape[0];
+  COLLOPS_RETURN_IF_ERROR(CheckExpertInputs(VoiceOf(call), settings, call.inputs, &layout));
   int64_t sum = 0;
   COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "send_counts", *call.sizes, group.size(), &sum));
   return GoesToExperts(call) ? CheckSumOf(call, "send_counts", sum) : Ok();

@@ -304,11 +304,16 @@ LinearInputs::LinearInputs(const LinearSettings& settings) {
   const bool is_quantised = param.quantType != P::QUANT_TYPE_UNQUANT;
   const bool scales_tokens = param.quantType == P::QUANT_TYPE_PER_TOKEN || settings.scales_tokens;
   if (is_quantised) {
-    bias = next++;
+    if (!HasExperts(param.type)) bias = next++;
     scale = next++;
   }
   if (param.hasResidual) residual = next++;
   if (is_quantised && scales_tokens) token_scale = next++;
+  end = next;
+}
+
+bool HasExperts(P::ParallelType type) {
+  return type == P::ALLTOALLVC_ALL_GATHER_GMM || type == P::GMM_REDUCE_SCATTER_ALLTOALLVC;
 }
 
 Status MakeLinearLayout(const LinearSettings& settings, int rank, int rank_size,

@@ -83,6 +83,9 @@ struct LinearSettings {
   LinearVoice voice;
 };
 
+// Whether a type has experts.
+bool HasExperts(LinearParallelParam::ParallelType type);
+
 // Where a product's inputs are behind x and weight; -1: it has none such. ATB's order.
 struct LinearInputs {
   explicit LinearInputs(const LinearSettings& settings);
@@ -91,6 +94,7 @@ struct LinearInputs {
   int scale = -1;
   int residual = -1;
   int token_scale = -1;  // of x's rows
+  int end = 2;           // what is behind them; experts have more there, and no bias
 
   static const char* token_scale_name(const LinearVoice& voice) {
     return voice.method == nullptr ? "perTokenScale" : "x_scale";

@@ -24,8 +24,11 @@ class DTypeRows {
 
   std::vector<std::vector<DType>> All() {
     const bool plain = settings_.voice.method != nullptr;
-    for (const DType x : {DType::kFloat16, DType::kBFloat16}) AddInt8Weight(x, x);
-    if (plain) {
+    const bool widens = at_.bias >= 0;  // an int8 weight for rows of floating point
+    if (widens) {
+      for (const DType x : {DType::kFloat16, DType::kBFloat16}) AddInt8Weight(x, x);
+    }
+    if (widens && plain) {
       AddInt8Weight(DType::kFloat32, DType::kFloat32);
       for (const DType x : {DType::kFloat16, DType::kBFloat16}) AddInt8Weight(x, DType::kFloat32);
     }
@@ -40,7 +43,9 @@ class DTypeRows {
   void AddInt8Weight(DType x, DType scale) { Add(x, scale, scale, x); }
 
   void Add(DType x, DType bias, DType scale, DType residual) {
-    std::vector<DType> row = {x, DType::kInt8, bias, scale};
+    std::vector<DType> row = {x, DType::kInt8};
+    if (at_.bias >= 0) row.push_back(bias);
+    row.push_back(scale);
     if (at_.residual >= 0) row.push_back(residual);
     if (at_.token_scale >= 0) row.push_back(DType::kFloat32);
     rows_.push_back(row);
@@ -72,8 +77,12 @@ void AddLinearInputs(const LinearSettings& settings, OpSignature* signature) {
   const LinearInputs at(settings);
   if (at.scale >= 0) {
     for (size_t i = 0; i < 2; ++i) inputs[i].dtypes |= SetOf(DType::kInt8);
+  }
+  if (at.bias >= 0) {
     inputs.push_back({"bias", Role::kData, kBiases, 1, Extent::kAny, 2});
     inputs.back().may_be_missing = true;
+  }
+  if (at.scale >= 0) {
     inputs.push_back({"scale", Role::kData, kScales, 1, Extent::kAny, 2});
   }
   if (at.residual >= 0) {

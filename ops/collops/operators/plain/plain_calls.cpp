@@ -283,6 +283,7 @@ Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
     case PlainCall::kGroupedMatmulAllToAllV:
       COLLOPS_RETURN_IF_ERROR(PlanGrouped(call, group, &kept->plan));
       kept->result = kept->plan->output_shape();
+      kept->result_dtype = kept->plan->output_dtype();
       return Ok();
   }
   kept->rows = kept->plan->rows();
