@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "collops/operators/linear_parallel/engine.h"
+#include "collops/operators/linear_parallel/product.h"
 #include "kernels/half_reference.h"
 #include "ranks.h"
 
@@ -235,7 +236,7 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
   if (c.residual) inputs.push_back(Desc(c.dtype, {c.n}));
   EXPECT_EQ(MakeLinearLayout(param, rank, comm->size(), inputs, &plan.layout).message(), "");
   plan.rank_size = comm->size();
-  plan.dtype = c.dtype;
+  plan.dtype = plan.output_dtype = c.dtype;
   plan.engine = how.engine;
   COLLOPS_RETURN_IF_ERROR(PlanLinear(&plan));
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collops/operators/linear_parallel/engine.h"
+#include "collops/operators/linear_parallel/product.h"
 #include "operators/linear_parallel/linear_call.h"
 #include "operators/linear_parallel/stream_communicator.h"
 
