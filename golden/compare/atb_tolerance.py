@@ -27,8 +27,16 @@ from ..operators.table import OPERATORS as TABLE
 Values = npt.NDArray[np.float64]
 Measure = tuple[str, float, float]
 
+# Methods of the plain level that ATB has no operator for.
+_PLAIN = {
+    "moe_dispatch": MOVES,
+    "moe_combine": COMPUTES,
+    "all_to_all_matmul": COMPUTES,
+    "matmul_all_to_all": COMPUTES,
+}
+_ACCURACIES = {one.name: one.accuracy for one in TABLE.values()} | _PLAIN
 _BY_ACCURACY = [
-    tuple(one.name for one in TABLE.values() if one.accuracy == accuracy)
+    tuple(name for name, one in _ACCURACIES.items() if one == accuracy)
     for accuracy in (MOVES, SCATTERS, COMPUTES)
 ]
 MOVING, SCATTERING, COMPUTING = _BY_ACCURACY

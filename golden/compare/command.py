@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..case_files.manifest import MANIFEST, read_manifest
 from ..case_files.tensor_files import read_entries, read_outputs
+from ..cases import Case, case_layout
 from ..data.dtypes import DTYPES, Array, dtype_named
 from ..data.reduction import REDUCE_OPS
 from ..data.shares import packed
@@ -90,6 +92,8 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
     names = _common_names(got, expected, options)
     left, right = list(got.values()), list(expected.values())
     layout = _layout(options, right)
+    if options.op.startswith("moe_"):
+        layout = replace(layout, has_tokens=True)
     labels = [name.replace("rank", "rank ") for name in names]
     result = compare(left, right, dtype, tolerance=allowed, layout=layout, labels=labels)
     if result.diagnosis.kind == "rounding" and options.op in MOVING:
@@ -161,6 +165,12 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> OutputLay
     if options.expected.suffix != ".npz":
         return OutputLayout()
     entries = read_entries(options.expected)
+    for case, names, file in _cases_beside(options.expected):
+        if file == options.expected and case.operator == options.op:
+            ranks = range(case.rank_size)
+            return case_layout(
+                case, [[entries[f"rank{r}/{name}"] for name in names] for r in ranks]
+            )
     ranks = range(len(expected))
     names = ("recvCounts", "rdispls")
     if all(f"rank{r}/{name}" in entries for r in ranks for name in names):
@@ -171,6 +181,12 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> OutputLay
         xs = [entries[f"rank{r}/x"] for r in ranks]
         return scatter_layout(xs, counts, displs, options.reduce)
     return OutputLayout()
+
+
+def _cases_beside(path: Path) -> list[tuple[Case, tuple[str, ...], Path]]:
+    """Return the cases of the manifest beside a case's file; none if there is no manifest."""
+    manifest = path.parent / MANIFEST
+    return read_manifest(manifest) if manifest.exists() else []
 
 
 def _counts(text: str) -> list[int]:

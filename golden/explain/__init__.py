@@ -9,6 +9,7 @@ from __future__ import annotations
 from .arithmetic import missing_contribution, rounding, sign_of_zero
 from .displacement import displaced_blocks
 from .evidence import Diagnosis, Evidence
+from .faults import dropped_rows, known_fault, wrong_factor
 from .unwritten import missing_blocks, unwritten_gap
 
 KINDS = (
@@ -19,6 +20,12 @@ KINDS = (
     "unwritten gap",
     "rounding",
     "sign of zero",
+    "wrong scale",
+    "wrong bias",
+    "wrong residual",
+    "int8 saturation",
+    "wrong expert order",
+    "dropped rows",
     "no pattern",
 )
 
@@ -30,7 +37,10 @@ def explain(evidence: Evidence) -> Diagnosis:
     - unwritten gap: all wrong elements hold poison, or zeros;
     - swapped, shifted, repeated block: the elements are right, but lie elsewhere;
     - rounding: errors so small that another order of additions may have made them;
-    - sign of zero: zeros of the other sign, whose errors are all 0.
+    - sign of zero: zeros of the other sign, whose errors are all 0;
+    - wrong scale, bias, residual or expert order, int8 saturation: exactly what a known fault makes
+      of the call's inputs, where these are known; without them, a factor of each column or row;
+    - dropped rows: rows of tokens that were left out.
 
     Example:
         >>> import numpy as np
@@ -42,11 +52,14 @@ def explain(evidence: Evidence) -> Diagnosis:
     """
     hypotheses = (
         sign_of_zero,
+        known_fault,
+        dropped_rows,
         missing_blocks,
         unwritten_gap,
         missing_contribution,
         displaced_blocks,
         rounding,
+        wrong_factor,
     )
     for hypothesis in hypotheses:
         diagnosis = hypothesis(evidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from .case import Case
 from .case_lists import ALL_PAIRS, HUGE, every_dim, every_reduction, reduced_data
 from .even import Even, check_alike
 from .operator import COMPUTES, Input, Inputs, Operator, Outputs, Params, each, xs_of
-from .output_layout import OutputLayout
+from .output_layout import Fault, OutputLayout
 
 
 def all_reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> Array:
@@ -144,8 +144,45 @@ def _outputs(params: Params, inputs: Inputs) -> Outputs:
 
 def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     plain = _EVEN.layout(params, inputs)
+    if not _is_quantised(params):
+        return plain
     # The sum is not the output, and explain must not take it for that.
-    return OutputLayout(blocks=plain.blocks) if _is_quantised(params) else plain
+    return OutputLayout(blocks=plain.blocks, faults=tuple(_faults(inputs)))
+
+
+def _faults(inputs: Inputs) -> Iterator[Fault]:
+    """Yield the faults of a quantised call, whose steps are those of all_reduce_quantised."""
+    xs = [own[0].astype(np.float32) for own in inputs]
+    scales, offsets = ([own[at].astype(np.float32) for own in inputs] for at in (1, 2))
+    size, total = np.float32(len(xs)), np.sum(xs, axis=0, dtype=np.float32)
+
+    def added_in_float16(scale: Array, offset: Array) -> Array:
+        parts = [(x.astype(np.float16) + offset.astype(np.float16)) for x in xs]
+        scaled = [part * scale.astype(np.float16) for part in parts]
+        return np.asarray(sum(scaled[1:], scaled[0]))
+
+    clipped = np.clip(total, -128, 127)
+    wrapped = total.astype(np.int64).astype(np.int8).astype(np.float32)
+    ways: dict[tuple[str, str], Callable[[Array, Array], Array]] = {
+        ("wrong scale", "the scale was applied twice"): lambda s, o: (total + size * o) * s * s,
+        ("wrong scale", "the scale is missing"): lambda s, o: total + size * o,
+        ("wrong bias", "the offset was added once, not by every rank"): lambda s, o: (
+            (total + o) * s
+        ),
+        ("wrong bias", "the offset was added after the scale"): lambda s, o: total * s + size * o,
+        ("wrong bias", "the offset is missing"): lambda s, o: total * s,
+        ("int8 saturation", "the sum saturated at 8 bits"): lambda s, o: (clipped + size * o) * s,
+        ("int8 saturation", "the sum wrapped at 8 bits"): lambda s, o: (wrapped + size * o) * s,
+        ("rounding", "every rank's part was scaled and added in float16"): added_in_float16,
+    }
+
+    def outputs(way: Callable[[Array, Array], Array]) -> list[Array]:
+        with np.errstate(all="ignore"):
+            pairs = zip(scales, offsets, strict=True)
+            return [rounded(way(s.reshape(-1), o), "float16") for s, o in pairs]
+
+    for (kind, text), way in ways.items():
+        yield Fault(kind, text, partial(outputs, way))
 
 
 def _outside(params: Params) -> str:

@@ -5,7 +5,7 @@ With it a difference can be named: block 2 in block 0's place, rank 3 left out o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..data.dtypes import Array
@@ -32,11 +32,27 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """A known fault: its kind, a sentence, and what it makes of a call's outputs.
+
+    Example:
+        >>> Fault("wrong scale", "the scale is missing", lambda: []).outputs()
+        []
+    """
+
+    kind: str
+    text: str
+    outputs: Callable[[], Sequence[Array]] = field(compare=False)
+
+
+@dataclass(frozen=True)
 class OutputLayout:
     """The blocks of ranks in the outputs of a call, one entry per output.
 
     `blocks` are the blocks of each output, empty if they are unknown. `parts` are, for a reduction
-    `op`, the arrays that were reduced into the beginning of each output, one per rank.
+    `op`, the arrays that were reduced into the beginning of each output, one per rank. `faults` are
+    those that can be computed from the call's inputs. With `has_tokens` the rows are those of
+    tokens, of which an implementation may drop some.
 
     Example:
         >>> OutputLayout().blocks
@@ -46,6 +62,8 @@ class OutputLayout:
     blocks: tuple[tuple[Block, ...], ...] = ()
     op: str = ""
     parts: tuple[tuple[Array, ...], ...] = field(default=(), compare=False)
+    faults: tuple[Fault, ...] = field(default=(), compare=False)
+    has_tokens: bool = False
 
     def of(self, output: int) -> tuple[Block, ...]:
         """Return the blocks of one output, none if they are unknown."""

@@ -9,6 +9,8 @@ METHODS = {
     "all_gatherv": "all_gather_v",
     "reduce_scatterv": "reduce_scatter_v",
     "all_to_allv": "all_to_all_v",
+    "all_to_allv_grouped_matmul": "linear_parallel",
+    "grouped_matmul_all_to_allv": "linear_parallel",
 }
 
 

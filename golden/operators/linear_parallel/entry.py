@@ -22,6 +22,7 @@ from .bounds import expert_bounds, linear_parallel_bounds
 from .cases import linear_parallel_cases
 from .data import linear_inputs
 from .experts import Tokens, experts, segments
+from .faults import Tensors, linear_faults
 from .groups import EXPERTS_ALL_TO_ALL, LinearParallel, place
 from .quantised import PER_TOKEN, Scales
 from .quantised_data import quantised_inputs
@@ -128,64 +129,54 @@ def _tensors(case: Case, rank: int) -> dict[str, Array]:
     return tensors
 
 
-class _Tensors:
-    """The inputs of a call by their names, one of each rank."""
-
-    def __init__(self, params: Params, inputs: Inputs) -> None:
-        names = ["x", *(one.name for one in _inputs_of(params))]
-        self._by_name = {name: [own[at] for own in inputs] for at, name in enumerate(names)}
-        self.call = linear_call(params, len(inputs))
-        self.xs, self.weights, self.residuals = self["x"], self["weight"], self["residual"]
-        self.scales: list[Scales] = []
-        if self.call.is_quantised:
-            more = [
-                self["bias"] or [None] * len(inputs),
-                self["perTokenScale"] or [None] * len(inputs),
-            ]
-            self.scales = [Scales(*own) for own in zip(self["scale"], *more, strict=True)]
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return self._by_name.get(name, [])
-
-    @property
-    def tokens(self) -> Tokens:
-        """The matrix of rank 0, which all ranks have."""
-        matrix: Tokens = self["tokens"][0]
-        return matrix
-
-    @property
-    def rows(self) -> list[int]:
-        """The rows of every rank's output, of a call with experts."""
-        return [len(length) for length in self["maxOutputSize"]]
+def _read(params: Params, inputs: Inputs) -> tuple[LinearParallel, Tensors]:
+    """Return a call and its tensors; the matrix of tokens is that of rank 0, which all have."""
+    names = ["x", *(one.name for one in _inputs_of(params))]
+    named = {name: [own[at] for own in inputs] for at, name in enumerate(names)}
+    scales: list[Scales] = []
+    if "scale" in named:
+        nothing: list[Any] = [None] * len(inputs)
+        more = [named.get(name, nothing) for name in ("bias", "perTokenScale")]
+        scales = [Scales(*own) for own in zip(named["scale"], *more, strict=True)]
+    return linear_call(params, len(inputs)), Tensors(
+        named["x"],
+        named["weight"],
+        named.get("residual", []),
+        scales,
+        named["tokens"][0] if "tokens" in named else None,
+        [len(length) for length in named.get("maxOutputSize", [])],
+    )
 
 
 def _outputs(params: Params, inputs: Inputs) -> Outputs:
-    own = _Tensors(params, inputs)
-    given, residuals, scales = (own.call, own.xs, own.weights), own.residuals, own.scales
-    if not own.call.has_experts:
-        return linear_parallel(*given, residuals, scales=scales)
-    return each(experts(*given, own.tokens, own.rows, residuals=residuals, scales=scales))
+    call, own = _read(params, inputs)
+    given, added, scales = (call, own.xs, own.weights), own.residuals, own.scales
+    if own.tokens is None:
+        return linear_parallel(*given, added, scales=scales)
+    return each(experts(*given, own.tokens, own.rows, residuals=added, scales=scales))
 
 
 def _bounds(params: Params, inputs: Inputs) -> list[Bound] | None:
-    own = _Tensors(params, inputs)
+    call, own = _read(params, inputs)
     dtype = name_of(own.xs[0])
     if dtype == "int8":
         return None
-    given = (own.call, own.xs, own.weights, own.residuals, dtype)
-    if own.call.has_experts:
+    given = (call, own.xs, own.weights, own.residuals, dtype)
+    if own.tokens is not None:
         return expert_bounds(*given, own.tokens, own.rows)
     return linear_parallel_bounds(*given, own.scales)
 
 
 def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     """Return which rows of each output come from which rank's x."""
-    own = _Tensors(params, inputs)
-    call, weight = own.call, own.weights[0]
+    call, own = _read(params, inputs)
+    weight = own.weights[0]
     x_shapes = [x.shape for x in own.xs]
     columns = weight.shape[-2 if call.trans_weight else -1]
-    if call.has_experts:
-        return _expert_layout(call, own.tokens, columns)
+    faults = tuple(linear_faults(call, own))
+    if own.tokens is not None:
+        blocks_of = _expert_blocks(call, own.tokens, columns)
+        return OutputLayout(blocks_of, faults=faults, has_tokens=True)
     outputs = []
     for rank in range(call.rank_size):
         first, end, _ = output_block(call, rank, x_shapes)
@@ -197,10 +188,12 @@ def _layout(params: Params, inputs: Inputs) -> OutputLayout:
                 blocks.append(Block((low - first) * columns, (high - low) * columns, q))
             start = stop
         outputs.append(tuple(blocks))
-    return OutputLayout(blocks=tuple(outputs))
+    return OutputLayout(blocks=tuple(outputs), faults=faults)
 
 
-def _expert_layout(call: LinearParallel, tokens: Tokens, columns: int) -> OutputLayout:
+def _expert_blocks(
+    call: LinearParallel, tokens: Tokens, columns: int
+) -> tuple[tuple[Block, ...], ...]:
     """Return which rows come from which source, or of type 6 from the ranks of which expert."""
     blocks: list[list[Block]] = [[] for _ in range(call.rank_size)]
     for rank in range(call.rank_size):
@@ -210,7 +203,7 @@ def _expert_layout(call: LinearParallel, tokens: Tokens, columns: int) -> Output
                 blocks[rank].append(Block(one.row * columns, count, one.source))
             elif rank % call.tp_size == 0:
                 blocks[one.source].append(Block(one.source_row * columns, count, rank))
-    return OutputLayout(blocks=tuple(map(tuple, blocks)))
+    return tuple(map(tuple, blocks))
 
 
 def _outside(params: Params) -> str:

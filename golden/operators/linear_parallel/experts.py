@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...data.dtypes import Array, name_of, rounded, storage, widened
 from .groups import ALL_TO_ALL_EXPERTS, LinearParallel
-from .quantised import Scales, float_product, quantised_product
+from .quantised import Multiply, Scales, float_product, quantised_product
 from .reference import output_dtype
 
 Tokens = npt.NDArray[np.integer[Any]]
@@ -134,8 +134,25 @@ def experts(
         [[10.0, 200.0, 0.0, 0.0], [30.0, 40.0, 500.0]]
     """
     check_experts(call, xs, weights, tokens, rows)
-    totals = expert_totals(call, tokens, _product(call, xs, weights, scales))
-    dtype = output_dtype(call, name_of(xs[0]))
+    totals = expert_totals(call, tokens, expert_product(call, xs, weights, scales))
+    return finished(call, totals, name_of(xs[0]), rows, residuals)
+
+
+def finished(
+    call: LinearParallel,
+    totals: Sequence[Array],
+    x_dtype: str,
+    rows: Sequence[int] | None,
+    residuals: Sequence[Array],
+) -> list[Array]:
+    """Return the outputs of experts from their rows in float32.
+
+    Example:
+        >>> total = np.ones((1, 2), np.float32)
+        >>> [y.tolist() for y in finished(LinearParallel(5, 1), [total], "float16", [2], [])]
+        [[[1.0, 1.0], [0.0, 0.0]]]
+    """
+    dtype = output_dtype(call, x_dtype)
     outputs = []
     for r, total in enumerate(totals):
         if residuals:
@@ -148,13 +165,17 @@ def experts(
 
 
 def expert_totals(
-    call: LinearParallel, tokens: Tokens, product: Callable[[int, Segment], Array]
+    call: LinearParallel,
+    tokens: Tokens,
+    product: Callable[[int, Segment], Array],
+    layout: Sequence[Sequence[Segment]] | None = None,
 ) -> list[Array]:
     """Return the rows of every rank's output, before a residual and the rounding.
 
     Args:
         call, tokens: as in experts.
         product: the products of a rank for one of its segments.
+        layout: the segments of every rank, if they lie otherwise.
 
     Example:
         >>> call = LinearParallel(6, 1, local_experts=2)
@@ -163,7 +184,7 @@ def expert_totals(
         [[[0], [0], [1]]]
     """
     ranks = range(call.rank_size)
-    layout = [segments(call, tokens, r) for r in ranks]
+    layout = layout or [segments(call, tokens, r) for r in ranks]
     products = [np.concatenate([product(r, one) for one in layout[r]]) for r in ranks]
     if call.type == ALL_TO_ALL_EXPERTS:
         return products
@@ -180,13 +201,21 @@ def expert_totals(
     return totals
 
 
-def _product(
+def expert_product(
     call: LinearParallel,
     xs: Sequence[Array],
     weights: Sequence[Array],
     scales: Sequence[Scales],
+    multiply: Multiply = quantised_product,
 ) -> Callable[[int, Segment], Array]:
-    """Return what makes the products of a rank's segment in float32."""
+    """Return what makes the products of a rank's segment in float32; `multiply`: if quantised.
+
+    Example:
+        >>> x, weight = np.ones((2, 3), np.float32), np.ones((1, 4, 3), np.float32)
+        >>> make = expert_product(LinearParallel(6, 1), [x], [weight], [])
+        >>> make(0, Segment(expert=0, source=0, source_row=0, row=1, rows=1)).tolist()
+        [[3.0, 3.0, 3.0, 3.0]]
+    """
 
     def product(rank: int, one: Segment) -> Array:
         holder, rows = rows_of_segment(call, rank, one)
@@ -201,7 +230,7 @@ def _product(
             scales[rank].scale.reshape(call.local_experts, -1)[one.expert],
             token_scale=None if token is None else token.reshape(-1)[rows],
         )
-        return quantised_product(x, factor, here)
+        return multiply(x, factor, here, call.quant_type, 0)
 
     return product
 

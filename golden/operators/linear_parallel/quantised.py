@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from ...data.dtypes import Array, name_of, rounded, widened
 
 Single = npt.NDArray[np.float32]
+# A product of x and weight [k, n] with scales, quantType and quantGroupSize; see quantised_product.
+Multiply = Callable[[Array, Array, "Scales", int, int], Single]
 # ATB's QuantType.
 UNQUANTISED, PER_TENSOR, PER_CHANNEL, PER_GROUP, PER_TOKEN = range(-1, 4)
 # From this number of products on numpy's matmul is used, which is faster and has its own order.
@@ -94,16 +97,39 @@ def quantised_product(
     _check(x, weight, scales, quant_type, group_size)
     with np.errstate(all="ignore"):
         if x.dtype == np.int8:
-            total = integer_product(x, weight)
-            if scales.bias is not None and scales.bias.size:
-                total = total + scales.bias.astype(np.int32).reshape(1, -1)
-            y: Single = total.astype(np.float32) * scale_values(scales.scale).reshape(1, -1)
+            total = with_bias(integer_product(x, weight), scales).astype(np.float32)
+            y: Single = total * scale_values(scales.scale).reshape(1, -1)
         else:
             factor = dequantised_weight(weight, scales, name_of(x), quant_type, group_size)
             y = float_product(widened(x, name_of(x)), widened(factor, name_of(x)))
-        if scales.token_scale is not None:
-            y = y * scales.token_scale.astype(np.float32).reshape(-1, 1)
-    return y
+        return with_token_scale(y, scales)
+
+
+def with_bias(total: npt.NDArray[np.int32], scales: Scales) -> npt.NDArray[np.int32]:
+    """Return an integer product with the bias, if there is one, modulo 2^32.
+
+    Example:
+        >>> ends = np.array([[2**31 - 1]], np.int32)
+        >>> with_bias(ends, Scales(np.ones(1), np.ones(1, np.int32))).tolist()
+        [[-2147483648]]
+    """
+    if scales.bias is None or not scales.bias.size:
+        return total
+    return np.asarray(total + scales.bias.astype(np.int32).reshape(1, -1))
+
+
+def with_token_scale(y: Single, scales: Scales) -> Single:
+    """Return a product with the scale of each row, if there are such.
+
+    Example:
+        >>> ones, token = np.ones((2, 1), np.float32), np.array([2, 3], np.float32)
+        >>> with_token_scale(ones, Scales(ones[0], token_scale=token)).tolist()
+        [[2.0], [3.0]]
+    """
+    if scales.token_scale is None:
+        return y
+    with np.errstate(all="ignore"):
+        return np.asarray(y * scales.token_scale.astype(np.float32).reshape(-1, 1))
 
 
 def dequantised_weight(
@@ -117,10 +143,23 @@ def dequantised_weight(
         [[2.0, 0.0]]
     """
     with np.errstate(all="ignore"):
-        wide = weight.astype(np.float32)
-        if scales.bias is not None and scales.bias.size:
-            wide = wide + _of_rows(widened(scales.bias, name_of(scales.bias)), weight, group_size)
-        return rounded(wide * _of_rows(scale_values(scales.scale), weight, group_size), dtype)
+        scale, offset = scale_and_offset(weight, scales, group_size)
+        return rounded((weight.astype(np.float32) + offset) * scale, dtype)
+
+
+def scale_and_offset(weight: Array, scales: Scales, group_size: int) -> tuple[Single, Single]:
+    """Return the scale and the offset of each row of a weight, or one row for all of them.
+
+    Example:
+        >>> scales = Scales(np.array([[1], [2]], np.float16))
+        >>> scale, offset = scale_and_offset(np.ones((3, 1), np.int8), scales, 2)
+        >>> scale.tolist(), offset.tolist()
+        ([[1.0], [1.0], [2.0]], [[0.0]])
+    """
+    scale = _of_rows(scale_values(scales.scale), weight, group_size)
+    if scales.bias is None or not scales.bias.size:
+        return scale, np.zeros((1, 1), np.float32)
+    return scale, _of_rows(widened(scales.bias, name_of(scales.bias)), weight, group_size)
 
 
 def float_product(left: Single, right: Single) -> Single:

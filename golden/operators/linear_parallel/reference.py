@@ -9,7 +9,7 @@ import numpy as np
 
 from ...data.dtypes import Array, name_of, rounded, widened
 from .groups import REDUCE_SCATTER, LinearParallel, block_of, place
-from .quantised import Scales, Single, float_product, quantised_product
+from .quantised import Multiply, Scales, Single, float_product, quantised_product
 
 
 def linear_parallel(
@@ -17,7 +17,7 @@ def linear_parallel(
     xs: Sequence[Array],
     weights: Sequence[Array],
     residuals: Sequence[Array] = (),
-    dtype: str | None = None,
+    *,
     scales: Sequence[Scales] = (),
 ) -> list[list[Array]]:
     """Return the outputs of LinearParallel, per rank.
@@ -32,7 +32,6 @@ def linear_parallel(
         xs: x of every rank, [m, k] or [b, m, k]; bfloat16 as uint16 bits.
         weights: weight of every rank, [n, k] if trans_weight, otherwise [k, n].
         residuals: residual of every rank, [n] or [1, n]; none without a residual.
-        dtype: name of the tensors' dtype; None reads it from the arrays.
         scales: what each rank's quantised product has beside x and weight; none without.
 
     Returns:
@@ -49,13 +48,27 @@ def linear_parallel(
         >>> [y.tolist() for [y] in linear_parallel(LinearParallel(ALL_GATHER, 2), xs, weights)]
         [[[1.0], [3.0]], [[2.0], [4.0]]]
     """
-    dtype = dtype or name_of(xs[0])
     _check_tensors(call, xs, weights, residuals)
-    out_dtype = output_dtype(call, dtype)
-    ranks = range(call.rank_size)
-    products = [_product(call, r, xs, weights[r], dtype, scales) for r in ranks]
-    outputs = []
-    for r in ranks:
+    products = [product_of(call, r, xs, weights, scales) for r in range(call.rank_size)]
+    return reduced(call, products, xs, residuals)
+
+
+def reduced(
+    call: LinearParallel,
+    products: Sequence[Single],
+    xs: Sequence[Array],
+    residuals: Sequence[Array] = (),
+) -> list[list[Array]]:
+    """Return the outputs of linear_parallel from the products T of every rank.
+
+    Example:
+        >>> xs, products = [np.ones((2, 1), np.float16)] * 2, [np.ones((2, 1), np.float32)] * 2
+        >>> [y.tolist() for [y] in reduced(LinearParallel(1, 2), products, xs)]
+        [[[2.0]], [[2.0]]]
+    """
+    out_dtype = output_dtype(call, name_of(xs[0]))
+    outputs: list[list[Array]] = []
+    for r in range(call.rank_size):
         total = products[place(call, r).reduced[0]].copy()
         with np.errstate(all="ignore"):
             for q in place(call, r).reduced[1:]:
@@ -141,25 +154,30 @@ def _columns(call: LinearParallel, weight: Array) -> int:
     return int(weight.shape[-2 if call.trans_weight else -1])
 
 
-def _product(
+def product_of(
     call: LinearParallel,
     rank: int,
     xs: Sequence[Array],
-    weight: Array,
-    dtype: str,
-    scales: Sequence[Scales],
+    weights: Sequence[Array],
+    scales: Sequence[Scales] = (),
+    multiply: Multiply = quantised_product,
 ) -> Single:
-    """Return T of a rank in float32."""
-    members = place(call, rank).gathered
-    x = _stack([xs[q] for q in members])
-    flat = weight.reshape(weight.shape[-2:])
+    """Return T of a rank in float32; `multiply` makes it where it is quantised.
+
+    Example:
+        >>> x, weight = np.ones((1, 2), np.float16), np.ones((3, 2), np.float16)
+        >>> product_of(LinearParallel(3, 1), 0, [x], [weight]).tolist()
+        [[2.0, 2.0, 2.0]]
+    """
+    members, dtype = place(call, rank).gathered, name_of(xs[0])
+    x, flat = _stack([xs[q] for q in members]), weights[rank].reshape(weights[rank].shape[-2:])
     factor = flat.T if call.trans_weight else flat
     if not scales:
         return float_product(widened(x, dtype), widened(factor, dtype))
     own, tokens = scales[rank], [scales[q].token_scale for q in members]
     given = [token.reshape(-1) for token in tokens if token is not None]
     own = replace(own, token_scale=np.concatenate(given) if given else None)
-    return quantised_product(x, factor, own, call.quant_type, call.quant_group_size)
+    return multiply(x, factor, own, call.quant_type, call.quant_group_size)
 
 
 def _stack(parts: Sequence[Array], shape: Sequence[int] | None = None) -> Array:

@@ -115,7 +115,7 @@ class Products(PlainCalls):
         grid = ag_dim, rs_dim, bool(inner_dim_is_ag)
         quant = scale, bias, x_scale, group_size, out_dtype
         result: TensorT = self._plain.all_gather_matmul_reduce_scatter(
-            *(x, weight, out, residual, trans_weight, quant, grid, gather_rows, scatter_rows)
+            x, weight, out, residual, trans_weight, quant, grid, gather_rows, scatter_rows
         )
         return result
 

@@ -94,11 +94,11 @@ def test_subnormals_taken_as_zero_are_within_the_bound() -> None:
     tiny = from_float32(np.full((2, 40), 2.0**-127, np.float32))
     large = from_float32(np.full((3, 40), 8.0, np.float32))
     call = LinearParallel(3, 1)
-    [[right]] = linear_parallel(call, [tiny], [large], dtype="bfloat16")
+    [[right]] = linear_parallel(call, [tiny], [large])
     assert right.any()
     flushed = np.zeros_like(right)
     bounds = linear_parallel_bounds(call, [tiny], [large], [], "bfloat16")
     assert compare([flushed], [right], "bfloat16", bounds=bounds).accepted
     bounds = linear_parallel_bounds(call, [large[:2]], [large], [], "bfloat16")
-    [[right]] = linear_parallel(call, [large[:2]], [large], dtype="bfloat16")
+    [[right]] = linear_parallel(call, [large[:2]], [large])
     assert not compare([flushed], [right], "bfloat16", bounds=bounds).accepted
