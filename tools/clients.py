@@ -17,6 +17,7 @@ from environment import ROOT, TORCH, Venv, make_torch, say, torch_of
 from launchers import install_for_tests
 
 FOLDER = ROOT / "build" / "clients"
+FIGURES = run_tests.REPORTS / "clients.md"
 LIMIT_S = 900  # for one installation, at most
 SKIPPED = 77
 
@@ -96,12 +97,14 @@ def main() -> int:
     names = [name for name in CLIENTS if name in sys.argv[1:]]
     arguments = [word for word in sys.argv[1:] if word not in names]
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
-    run_tests.ENV |= {"COLLOPS_TEST_CLIENTS": "1", "COLLOPS_TEST_TORCH": "1"}
+    FIGURES.write_text("| program | what | with collops | on gloo |\n|---|---|---|---|\n")
+    run_tests.ENV |= {"COLLOPS_TEST_CLIENTS": str(FIGURES), "COLLOPS_TEST_TORCH": "1"}
     ends = {name: test(name, arguments) for name in names or CLIENTS}
     print("\nSummary")
     for name, end in ends.items():
         pinned = [word for packages in CLIENTS[name].packages for word in packages if "=" in word]
         print(end if isinstance(end, str) else f"{end.text()}\n          {', '.join(pinned)}")
+    print(FIGURES.read_text())
     tested = [end for end in ends.values() if not isinstance(end, str)]
     return run_tests.status_of(tested) or (SKIPPED if len(tested) < len(ends) else 0)
 

@@ -24,6 +24,7 @@ from ray.util import collective
 from ray.util.collective.types import ReduceOp
 
 import collops.ray
+from tests.clients.figures import best_us
 
 LIMIT_S = float(sys.argv[2]) if sys.argv[2:] else 60.0
 BOTH = {"numpy": lambda x: x.copy(), "torch": lambda x: torch.from_numpy(x.copy())}
@@ -37,9 +38,9 @@ class Rank:
         os.environ.update(env)
         assert "COLLOPS_JOB_ID" not in os.environ
 
-    def join(self, size: int, rank: int, name: str = "default") -> Any:
+    def join(self, size: int, rank: int, name: str = "default", backend: str = "collops") -> Any:
         """Makes a group; the error's text where that fails."""
-        return said(lambda: collective.init_collective_group(size, rank, "collops", name))
+        return said(lambda: collective.init_collective_group(size, rank, backend, name))
 
     def leave(self, name: str = "default") -> None:
         """Destroys the group."""
@@ -120,14 +121,20 @@ def uneven(call: str) -> None:
         collective.reducescatter(x, [part(0), part(0, 8)])
 
 
+def small_us(name: str) -> float:
+    """What a small call takes."""
+    x = torch.zeros(128)
+    return best_us(lambda: collective.allreduce(x, name))
+
+
 def calls(ranks: list[Any], work: Callable[..., Any], *args: Any) -> list[Any]:
     result: list[Any] = ray.get([rank.call.remote(work, *args) for rank in ranks], timeout=LIMIT_S)
     return result
 
 
-def join(ranks: list[Any], size: int, numbers: list[int], name: str = "default") -> list[Any]:
+def join(ranks: list[Any], size: int, numbers: list[int], *group: str) -> list[Any]:
     pairs = zip(ranks, numbers, strict=True)
-    made: list[Any] = ray.get([r.join.remote(size, n, name) for r, n in pairs], timeout=LIMIT_S)
+    made: list[Any] = ray.get([r.join.remote(size, n, *group) for r, n in pairs], timeout=LIMIT_S)
     return made
 
 
@@ -138,6 +145,8 @@ def checks() -> dict[str, Any]:
     found["joined"] = join(two, 2, [0, 1])
     for kind in BOTH:
         found[kind] = calls(two, every_call, kind)
+    join(two, 2, [0, 1], "on gloo", "gloo")
+    found["small calls"] = [calls(two, small_us, name)[0] for name in ("default", "on gloo")]
     found["several tensors"] = calls(two, several_tensors)
     for call in ("allgather", "reducescatter"):
         found[f"uneven {call}"] = calls(two, uneven, call)
@@ -158,7 +167,7 @@ def checks() -> dict[str, Any]:
     ray.get([rank.leave.remote() for rank in [*two, third]], timeout=LIMIT_S)
     found["keys that are left"] = len(internal_kv._internal_kv_list("", namespace=b"collops"))
 
-    hasty = [Rank.remote(COLLOPS_TIMEOUT_S="1") for _ in range(3)]
+    hasty = [Rank.remote(COLLOPS_TIMEOUT_S=str(LIMIT_S / 20)) for _ in range(3)]
     found["rank 1 is missing"] = join(hasty[::2], 3, [0, 2], "missing")
     found["rank 0 is missing"] = join(hasty[1:], 3, [1, 2], "missing")
     found["another size"] = join(hasty[:2], 2, [0, 1], "missing")

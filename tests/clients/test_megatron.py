@@ -10,6 +10,7 @@ import torch.distributed as dist
 from megatron.core import ModelParallelConfig, parallel_state, tensor_parallel
 
 import collops.torch
+from tests.clients.figures import best_us, note
 from tests.torch.groups import run_group
 
 pytestmark = pytest.mark.timeout(300)
@@ -42,24 +43,31 @@ class Layers(torch.nn.Module):
 
 
 def work(rank: int) -> list[Any]:
-    """Losses and gradients of two ranks by two, and what the groups of collops have called."""
+    """Losses and gradients of two ranks by two, the calls of collops, and the time of a step."""
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
     across = parallel_state.get_data_parallel_group()
     model = torch.nn.parallel.DistributedDataParallel(Layers(), process_group=across)
     tokens = torch.tensor([[1, 9, 31], [17, 4, 4]]) ^ dist.get_rank(across)
-    loss = model(tokens)
-    loss.sum().backward()
+
+    def step() -> Any:
+        loss = model(tokens)
+        loss.sum().backward()
+        return loss
+
+    loss = step()
     found = [loss.tolist(), *(weight.grad.tolist() for weight in model.parameters())]
     groups = [parallel_state.get_tensor_model_parallel_group(), across]
     on_collops = all(isinstance(group, collops.torch.Group) for group in groups)
     calls = [collops.torch.last_calls(group) for group in groups] if on_collops else []
+    took_us = best_us(step, 5)
     parallel_state.destroy_model_parallel()
-    return [found, [{call.split()[1] for call in of_one} for of_one in calls]]
+    return [found, [{call.split()[1] for call in of_one} for of_one in calls], took_us]
 
 
 def test_its_layers_train_as_on_gloo() -> None:
     want = run_group(work, 4, backend="gloo")
     found = run_group(work, 4)
-    assert [values for values, _ in found] == [values for values, _ in want]
-    assert all(within == {"all_reduce"} for _, (within, _) in found)
-    assert all("all_reduce" in across for _, (_, across) in found)
+    assert [values for values, *_ in found] == [values for values, *_ in want]
+    assert all(within == {"all_reduce"} for _, (within, _), _ in found)
+    assert all("all_reduce" in across for _, (_, across), _ in found)
+    note("megatron-core", "step of a tiny model, 2 by 2 ranks", found[0][2], want[0][2])

@@ -27,6 +27,7 @@ from collops.launch.processes import run_on_threads
 from collops.testing import run_ranks
 from collops.torch.torchft import ProcessGroupCollops
 from patience import patience
+from tests.clients.figures import best_us, note
 from tests.torch.groups import run_group
 
 pytestmark = pytest.mark.timeout(300)
@@ -127,6 +128,18 @@ def test_every_call_between_processes(store: str) -> None:
         return found
 
     assert run_ranks(work, 3) == [wanted(rank) for rank in range(3)]
+
+
+def test_a_small_call_beside_gloo(store: str) -> None:
+    def work(rank: int) -> list[float]:
+        x, found = torch.zeros(128), []
+        for group in (ProcessGroupCollops(LIMIT), torchft.ProcessGroupGloo(LIMIT)):
+            group.configure(f"{store}/{type(group).__name__}", "replica", rank, 2)
+            found.append(best_us(lambda g=group: g.allreduce([x], dist.ReduceOp.SUM).wait()))
+            group.shutdown()
+        return found
+
+    note("torchft", "allreduce of 512 B", *run_ranks(work, 2)[0])
 
 
 def test_every_call_between_threads_of_one_process(store: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from patience import patience
+from tests.clients.figures import note
 from tests.multihost.hosts import DEVICE, Host, Unavailable, network
 from tests.torch.groups import free_port
 
@@ -32,6 +33,8 @@ ENV = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 ON = "moves the data between CPU ranks"
+# vLLM's own communicator as between hosts.
+GLOO = {"worker_extension_cls": "tests.clients.without_shared_memory.Extension"}
 MENDED = "which vLLM ignores on CPUs"
 
 
@@ -193,6 +196,20 @@ def test_it_can_be_turned_off(models: Path, alone: Any, tmp_path: Path, shared_m
     for name in shared_memory.made_since(before):
         if name.startswith("vllm_dist_"):
             Path("/dev/shm", name).unlink()
+
+
+def test_times_beside_gloo(models: Path, alone: Any, tmp_path: Path) -> None:
+    asked = {"model": str(models / "llama"), "tensor_parallel_size": 2, "enforce_eager": True}
+    steps_us, calls_us = [], []
+    for collops, more in (("1", {}), ("0", GLOO)):
+        env = {"COLLOPS_VLLM": collops, "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
+        run = Run(tmp_path, [PROMPTS], asked | more | {"times": 10}, **env)
+        assert run.tokens() == [alone("llama")], run.log()[-6000:]
+        found = json.loads(run.outs[0].read_text())
+        steps_us.append(min(found["steps_ms"]) * 1e3)
+        calls_us.append(found["calls_us"]["512"])
+    note("vLLM", "step of a tiny model", *steps_us)
+    note("vLLM", "all_reduce of 512 B", *calls_us)
 
 
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "traced"])
