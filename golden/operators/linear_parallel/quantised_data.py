@@ -136,7 +136,8 @@ def _biases(shape: tuple[int, ...], dtype: str, kind: str, rank: int, seed: int)
         return np.asarray((words % np.uint64(15)).astype(np.float64) / 2 - 3.5)
     small = (words % np.uint64(2001)).astype(np.int64) - 1000
     chosen = _BIASES[(words >> np.uint64(20)).astype(np.int64) % len(_BIASES)]
-    return np.asarray(np.where((words >> np.uint64(62) == 0) & (kind != "full"), chosen, small))
+    biases: Array = np.where((words >> np.uint64(62) == 0) & (kind != "full"), chosen, small)
+    return biases
 
 
 def _scales(

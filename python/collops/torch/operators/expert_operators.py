@@ -68,7 +68,8 @@ def _again_gradient(ctx: Any, gradient: _Tensor) -> Any:
 
 
 def _handle(communicator: Any, routing: Any) -> MoeHandle:
-    return MoeHandle(*map(values, routing), group=communicator.handle)
+    send_counts, recv_counts, positions = map(values, routing)
+    return MoeHandle(send_counts, recv_counts, positions, group=communicator.handle)
 
 
 def _sent(communicator: Any, x: _Tensor, routing: Any) -> Any:
