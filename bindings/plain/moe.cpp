@@ -203,7 +203,7 @@ py::object PlainLevel::DispatchToExperts(const MoeArguments& given) {
                                       : from("positions"),
                                scales, NumberOf(communicator()), routing.digest);
   });
-  RunWithoutGil([&] { return call.Run(&communicator()); });
+  RunWithoutGil([&] { return call.Run(&communicator(), sent_rows_.get()); });
   return py::make_tuple(rows, counts, handle);
 }
 
@@ -224,7 +224,7 @@ py::object PlainLevel::CombineFromExperts(const MoeArguments& given) {
     out = ReadResult({kName, "out"}, given.out, py::object(kept.front().object),
                      {call.routing.tokens, call.rows_shape.sizes[1]}, nullptr, &kept, &call.out);
   });
-  RunWithoutGil([&] { return call.Run(&communicator()); });
+  RunWithoutGil([&] { return call.Run(&communicator(), sent_rows_.get()); });
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collops/operators/moe_routing.h"
 #include "collops/operators/plain/plain_calls.h"
 #include "plain/arguments.h"
 #include "plain/operand.h"
@@ -148,6 +149,7 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   }
 
   std::shared_ptr<PlainCalls> calls_;
+  std::shared_ptr<SentRows> sent_rows_ = std::make_shared<SentRows>();  // of moe.cpp
   std::array<Earlier, 16> earlier_;  // the last one with so many elements
   Object make_part_;
   std::shared_ptr<PlainLevel> now_;  // what makes the calls that start in their turn; else null

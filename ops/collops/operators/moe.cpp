@@ -188,7 +188,7 @@ Status MoeDispatch::CheckOutputs(const Communicator& communicator) const {
   return CheckApart({x, rows, {}, nullptr, nullptr}, kName, std::nullopt, "");
 }
 
-Status MoeDispatch::Run(Communicator* communicator) const {
+Status MoeDispatch::Run(Communicator* communicator, SentRows* memory) const {
   const int rank_size = communicator->size();
   const int64_t x_bytes = RowBytes(x_shape, x.view.desc.dtype);
   const int64_t row_bytes = quantizes ? x_shape.sizes[1] : x_bytes;
@@ -201,7 +201,7 @@ Status MoeDispatch::Run(Communicator* communicator) const {
   char* received = nullptr;
   const auto prepare = [&]() -> Status {
     COLLOPS_RETURN_IF_ERROR(CheckOutputs(*communicator));
-    return exchange.Prepare(*communicator, stride, &sent, is_direct ? nullptr : &received);
+    return exchange.Prepare(communicator, stride, memory, &sent, is_direct ? nullptr : &received);
   };
   COLLOPS_RETURN_IF_ERROR(RefuseIfWrong(communicator, kName, prepare()));
   const kernels::RowPlaces places = {routing.positions.data(), routing.tokens, routing.top_k,
@@ -241,7 +241,7 @@ Status MoeCombine::CheckInputs(const Communicator& communicator) const {
   return CheckWhole(*weights, kName, "topk_weights", weights->numel, communicator.device());
 }
 
-Status MoeCombine::Run(Communicator* communicator) const {
+Status MoeCombine::Run(Communicator* communicator, SentRows* memory) const {
   const int rank_size = communicator->size();
   const DType dtype = rows.view.desc.dtype;
   const int64_t row_bytes = RowBytes(rows_shape, dtype);
@@ -260,7 +260,8 @@ Status MoeCombine::Run(Communicator* communicator) const {
     COLLOPS_RETURN_IF_ERROR(CheckWhole(out, kName, "out", out.numel, communicator->device()));
     COLLOPS_RETURN_IF_ERROR(CheckWritable(out, kName, "out"));
     COLLOPS_RETURN_IF_ERROR(CheckApart(tensors, kName, std::nullopt, ""));
-    return exchange.Prepare(*communicator, row_bytes, is_direct ? nullptr : &sent, &returned);
+    return exchange.Prepare(communicator, row_bytes, memory, is_direct ? nullptr : &sent,
+                            &returned);
   };
   COLLOPS_RETURN_IF_ERROR(RefuseIfWrong(communicator, kName, prepare()));
   if (!is_direct) {

@@ -30,7 +30,7 @@ struct MoeDispatch {
   // The ranks tell each other their counts.
   Status ShareCounts(Communicator* communicator);
   // Tells the other ranks what is wrong here.
-  Status Run(Communicator* communicator) const;
+  Status Run(Communicator* communicator, SentRows* memory) const;
 
   static constexpr const char* kName = "moe_dispatch";
 
@@ -48,7 +48,7 @@ struct MoeCombine {
   PlainTensor out;  // [tokens, hidden]
 
   Status CheckInputs(const Communicator& communicator) const;
-  Status Run(Communicator* communicator) const;
+  Status Run(Communicator* communicator, SentRows* memory) const;
 
   static constexpr const char* kName = "moe_combine";
 };

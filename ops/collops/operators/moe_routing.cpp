@@ -17,7 +17,29 @@ Rows ByRank(const Rows& counts, int64_t local_experts) {
   return rows;
 }
 
+Status TakeScratch(const char* method, int64_t bytes, char** data) {
+  *data = static_cast<char*>(PlainScratch(static_cast<uint64_t>(bytes)));
+  COLLOPS_CHECK_ARG(*data != nullptr || bytes == 0, ERROR_OUT_OF_HOST_MEMORY, method,
+                    ": no memory for ", bytes, " bytes of workspace");
+  return Ok();
+}
+
 }  // namespace
+
+Status SentRows::Take(const char* method, Communicator* communicator, int64_t bytes, char** data) {
+  constexpr int64_t kLeast = 1 << 20;
+  if (window_ == nullptr || window_->bytes() < bytes) {
+    window_.reset();  // first: there may not be room for both
+    const int64_t some_more = std::max(bytes + bytes / 4, kLeast);
+    if (!communicator->AllocateWindow(some_more, &window_).ok() &&
+        !communicator->AllocateWindow(bytes, &window_).ok()) {
+      return Error(ERROR_OUT_OF_HOST_MEMORY, method, ": no memory for ", bytes,
+                   " bytes of workspace");
+    }
+  }
+  *data = static_cast<char*>(window_->data());
+  return Ok();
+}
 
 Status CheckRouting(const char* method, const MoeRouting& routing, const Communicator& communicator,
                     std::optional<int64_t> tokens) {
@@ -88,28 +110,21 @@ MoeExchange::MoeExchange(const char* method, const char* operation, const MoeRou
       receives_(
           ByRank(goes_back ? routing.send_counts : routing.recv_counts, routing.local_experts)) {}
 
-Status MoeExchange::Prepare(const Communicator& communicator, int64_t stride, char** sent,
-                            char** received) {
+Status MoeExchange::Prepare(Communicator* communicator, int64_t stride, SentRows* memory,
+                            char** sent, char** received) {
   const RowShape bytes = {{0, stride}, 0, 1, {}};
   COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(method_, bytes, sends_, &send_blocks_));
   COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(method_, bytes, receives_, &receive_blocks_));
   agreement_
-      .Pairwise("send_counts", sends_.data(), "recv_counts", receives_.data(), communicator.rank(),
-                communicator.size())
+      .Pairwise("send_counts", sends_.data(), "recv_counts", receives_.data(), communicator->rank(),
+                communicator->size())
       .InPlainWords(method_, 1);
   COLLOPS_RETURN_IF_ERROR(
-      communicator.Supports(Primitive::kExchange, DType::kUInt8, ReduceOp::kSum));
-  constexpr int64_t kLine = 64;
-  const int64_t sent_bytes =
-      sent == nullptr ? 0 : (send_blocks_.total() + kLine - 1) / kLine * kLine;
-  const int64_t bytes_of_all = sent_bytes + (received == nullptr ? 0 : receive_blocks_.total());
-  auto* const memory = static_cast<char*>(PlainScratch(static_cast<uint64_t>(bytes_of_all)));
-  COLLOPS_CHECK_ARG(memory != nullptr || bytes_of_all == 0, ERROR_OUT_OF_HOST_MEMORY, method_,
-                    ": no memory for ", bytes_of_all, " bytes of workspace");
-  if (memory == nullptr) return Ok();
-  if (sent != nullptr) *sent = memory;
-  if (received != nullptr) *received = memory + sent_bytes;
-  return Ok();
+      communicator->Supports(Primitive::kExchange, DType::kUInt8, ReduceOp::kSum));
+  if (sent != nullptr) {
+    COLLOPS_RETURN_IF_ERROR(memory->Take(method_, communicator, send_blocks_.total(), sent));
+  }
+  return received == nullptr ? Ok() : TakeScratch(method_, receive_blocks_.total(), received);
 }
 
 Status MoeExchange::Run(Communicator* communicator, const void* x, void* output) const {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "collops/comm/communicator.h"
+#include "collops/comm/window.h"
 #include "collops/core/status.h"
 #include "collops/kernels/rows.h"
 #include "collops/operators/plain/row_blocks.h"
@@ -38,6 +40,16 @@ bool IsInOrder(const MoeRouting& routing, int rank_size);
 // travel; to, expert by expert.
 std::vector<kernels::RowRange> ReceivedRows(const MoeRouting& routing, int rank_size);
 
+// Memory that the calls of one communicator keep for the rows that they send: a window, which other
+// ranks read in place, where the backend has them. One call at a time uses it.
+class SentRows {
+ public:
+  Status Take(const char* method, Communicator* communicator, int64_t bytes, char** data);
+
+ private:
+  std::shared_ptr<Window> window_;
+};
+
 // The exchange of a routing's rows. Owned by one call.
 class MoeExchange {
  public:
@@ -47,9 +59,10 @@ class MoeExchange {
   // To which the call adds what else the ranks agree on.
   Agreement* agreement() { return &agreement_; }
 
-  // For rows of `stride` bytes; takes scratch memory of this thread for what is `sent` and for what
-  // is `received`, where these are asked for.
-  Status Prepare(const Communicator& communicator, int64_t stride, char** sent, char** received);
+  // For rows of `stride` bytes; takes memory for what is `sent`, and scratch memory of this thread
+  // for what is `received`, where these are asked for.
+  Status Prepare(Communicator* communicator, int64_t stride, SentRows* memory, char** sent,
+                 char** received);
   Status Run(Communicator* communicator, const void* x, void* output) const;
 
  private:
