@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collops.examples import tensor_parallel_linear, uneven_batch
+from collops.examples import moe_layer, tensor_parallel_linear, uneven_batch
 
 from tests.programs import run_example
 
@@ -37,6 +37,26 @@ def test_the_tensor_parallel_one_equals_one_process(tmp_path: Path, rows: int) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_one_of_experts_equals_one_process(tmp_path: Path, ranks: int) -> None:
+    sizes = "--ranks", str(ranks), "--tokens", "40", "--rounds", "1"
+    done = run_example("moe_layer.py", tmp_path, *sizes)
+    assert (done.returncode, done.stderr) == (0, "")
+    _, _, *rows, verdict = done.stdout.splitlines()
+    assert [row.split()[0] for row in rows] == list(moe_layer.WAYS)
+    assert verdict == "equal to one process doing it all"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_wrong_element_of_the_experts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = moe_layer.whole_layer(moe_layer.make_problem(2, 5))
+    results = [{"gather": moe_layer.Way(y.copy(), 1, 0.0)} for y in expected]
+    assert moe_layer.report(results, expected)
+    results[1]["gather"].y[2, 7] += 1
+    assert not moe_layer.report(results, expected)
+    assert capsys.readouterr().out.endswith("NOT equal to one process doing it all\n")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
@@ -46,6 +66,8 @@ def test_the_tensor_parallel_one_equals_one_process(tmp_path: Path, rows: int) -
         ("uneven_batch.py", ["--ranks", "65"], "--ranks: must be from 1 to 64, got 65"),
         ("uneven_batch.py", ["--ranks"], "--ranks: expected one argument"),
         ("tensor_parallel_linear.py", ["--rows", "-1"], "--rows: must be from 0 to 100000"),
+        ("moe_layer.py", ["--tokens", "-1"], "--tokens: must be from 0 to 100000"),
+        ("moe_layer.py", ["--ranks", "3"], "--ranks: invalid choice: 3"),
     ],
 )
 def test_a_wrong_argument_is_one_line(
