@@ -120,12 +120,19 @@ LINEAR_RUNS = [
     *on_gpus("atb", 4, threads=True),
 ]
 EXPERT_RUNS = [
-    Run("atb", 2, num_threads=1),
-    Run("atb", 2, "window", isa="avx2", num_threads=1),
-    Run("atb", 3, "unaligned", isa="portable", num_threads=1),
+    *(Run("atb", 2, isa=isa, num_threads=1) for isa in ISAS),
+    Run("atb", 2, "window", num_threads=1),
+    Run("atb", 3, "unaligned", num_threads=1),
     Run("atb", 4, "window", threads=True, num_threads=1),
     Run("atb", 4, num_threads=2),
     Run("atb", 6, num_threads=1),
+]
+QUANTISED_RUNS = [
+    *(Run("atb", 2, isa=isa, num_threads=1) for isa in ISAS),
+    Run("atb", 3, "window", num_threads=1),
+    Run("atb", 3, "unaligned", num_threads=1),
+    Run("atb", 4, "window", threads=True, num_threads=1),
+    Run("atb", 4, num_threads=2),
 ]
 LARGE_LINEAR_RUNS = [
     *(Run("atb", 2, memory, num_threads=1) for memory in ("plain", "window")),
@@ -136,6 +143,7 @@ LARGE_LINEAR_RUNS = [
 # Why a backend has no runs.
 NO_MESSAGES = {"cuda": "refused: backend cuda has no messages between two ranks: use nccl"}
 NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hccl", *GPU_BACKENDS)}
+NO_INT8 = dict.fromkeys(("hccl", *GPU_BACKENDS), "it does not multiply int8")
 NO_TYPES_5_AND_6 = dict.fromkeys(("hccl", *GPU_BACKENDS), "it does not run types with experts")
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
@@ -190,6 +198,9 @@ TABLE: dict[str, OperatorRuns] = {
     "recv": message_row("recv"),
     "linear_parallel": linear_row(linear.cases_of, LINEAR_RUNS),
     "linear_parallel, large": linear_row(large.cases_of, LARGE_LINEAR_RUNS, without=OF_THE_CPU),
+    "linear_parallel, quantised": linear_row(
+        linear.quantised_cases, QUANTISED_RUNS, without=NO_INT8
+    ),
     "linear_parallel, experts": linear_row(
         linear.expert_cases, EXPERT_RUNS, without=NO_TYPES_5_AND_6
     ),

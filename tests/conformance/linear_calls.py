@@ -22,6 +22,11 @@ def cases_of(run: Run) -> tuple[Case, ...]:
 
 
 @lru_cache
+def quantised_cases(run: Run) -> tuple[Case, ...]:
+    return tuple(case for case in _every(run) if _kind(case) == "quantised")
+
+
+@lru_cache
 def expert_cases(run: Run) -> tuple[Case, ...]:
     return tuple(case for case in _every(run) if _kind(case) == "experts")
 

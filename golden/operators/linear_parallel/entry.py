@@ -206,10 +206,6 @@ def _expert_blocks(
     return tuple(map(tuple, blocks))
 
 
-def _outside(params: Params) -> str:
-    return "quantised" if _is_quantised(params) else ""
-
-
 LINEAR_PARALLEL = Operator(
     name="linear_parallel",
     operation="LinearParallelOperation",
@@ -223,5 +219,4 @@ LINEAR_PARALLEL = Operator(
     tensors=_tensors,
     accuracy=COMPUTES,
     more_dtypes=lambda params: set() if _is_quantised(params) else {"float32"},
-    outside=_outside,
 )

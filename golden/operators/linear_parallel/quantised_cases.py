@@ -72,13 +72,14 @@ def quantised_cases(
             yield make(f"{name}-random", call, 2 * size, 150, 13, dtype, "random")
     pure = replace(kinds[PURE], quant_type=PER_CHANNEL, out_dtype="float16")
     total = replace(kinds[ALL_REDUCE], quant_type=PER_CHANNEL, out_dtype="bfloat16")
-    token = replace(kinds[PURE], quant_type=PER_TOKEN, out_dtype="float16", has_bias=False)
+    token = replace(kinds[ALL_REDUCE], quant_type=PER_TOKEN, out_dtype="float16", has_bias=False)
     for rows, k, columns in ((1, 1, 1), (47, 33, 383), (48, 31, 384), (49, 2, 385), (2, 1025, 17)):
         name = f"quantised-shape-{rows}x{k}x{columns}"
         yield make(name, pure if rows % 2 else total, rows, k, columns, "int8", "full")
     for call, k in ((total, 1025), (pure, 64), (replace(total, trans_weight=False), 2049)):
         yield make(f"quantised-saturating-{k}", call, 5, k, 9, "int8", "saturating")
     yield make("quantised-token-special", token, 17, 6, 17, "int8", "special")
+    yield make("quantised-token-whole", token, 17, 64, 9, "float16", "exact")
     yield make("quantised-wraps", pure, 1, _WRAPS + 5, 3, "int8", "saturating")
     for kind in (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER):
         call = replace(kinds[kind], quant_type=PER_TENSOR, out_dtype="float16")
@@ -97,7 +98,7 @@ def expert_cases(size: int) -> Iterator[Case]:
     number = 0
     for ep, tp in grids:
         for pattern in _PATTERNS if (ep, tp) == grids[-1] else ("mixed", "one_expert"):
-            local = {"none": 1, "single": 1, "many": 16}.get(pattern, 3)
+            local = {"none": 1, "single": 1, "many": 16, "panels": 1}.get(pattern, 3)
             tokens = _tokens(pattern, ep, local, draw)
             for kind, word in ((ALL_TO_ALL_EXPERTS, "there"), (EXPERTS_ALL_TO_ALL, "back")):
                 number += 1
@@ -133,7 +134,7 @@ def expert_cases(size: int) -> Iterator[Case]:
                     yield _expert_case(name, call, tokens, k, 17, "int8", data, tail=at)
 
 
-_PATTERNS = ("mixed", "one_expert", "one_source", "none", "single", "many", "empty_rank")
+_PATTERNS = ("mixed", "one_expert", "one_source", "none", "single", "many", "empty_rank", "panels")
 
 
 def _tokens(pattern: str, ep: int, local: int, draw: np.random.Generator) -> Tokens:
@@ -151,6 +152,8 @@ def _tokens(pattern: str, ep: int, local: int, draw: np.random.Generator) -> Tok
         tokens = np.arange(1, ep * experts + 1).reshape(ep, experts)
     elif pattern == "many":
         tokens = draw.integers(0, 2, (ep, experts))
+    elif pattern == "panels":
+        tokens = 47 + np.arange(ep * experts).reshape(ep, experts) % 3
     elif pattern == "empty_rank":
         tokens[:, :local], tokens[0] = 0, 0
     return tokens
