@@ -101,6 +101,9 @@ void BindPlainLevel(py::module_& module) {
            &A::residual, &A::trans_weight, &A::quant, &A::max_rows, &A::return_rows>(&bound);
   BindCall<P::kGroupedMatmulAllToAllV, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,
            &A::residual, &A::trans_weight, &A::quant>(&bound);
+  BindCall<P::kAllToAllMatmul, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
+           &A::return_rows>(&bound);
+  BindCall<P::kMatmulAllToAll, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight>(&bound);
 }
 
 // Memory that the other ranks read in place. The array's base owns the window, so the memory lives

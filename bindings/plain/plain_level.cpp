@@ -14,6 +14,10 @@ bool IsGiven(const py::object& argument) {
   return argument && !argument.is_none();
 }
 
+bool IsTrue(const py::object& argument) {
+  return IsGiven(argument) && PyObject_IsTrue(argument.ptr()) == 1;
+}
+
 py::object CopyOf(const py::object& value) {
   if (!value || PyList_CheckExact(value.ptr()) == 0) return value;
   py::list copy;
@@ -289,6 +293,7 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
   PlainCall& call = part.call;
   const char* const name = call.name();
   Step step;
+  py::object rows;
   Refusing(name, [&] {
     ProductSpec& product = call.product;
     product.averages = given.op && ReadReduction(name, given.op, true) == ReduceOp::kAvg;
@@ -310,9 +315,12 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
     target.object = IsGiven(given.out) ? given.out : ResultOf(call, part.x, *kept);
     ThrowIfError(ToTensor(target.object, {name, "out"}, &target.tensor, &part.stream));
     part.result = target.object;
+    if (IsTrue(given.return_rows)) {
+      rows = RowsBeside({kept->result[0], call.x.sizes[1] * communicator().size()}, &part, &step);
+    }
     Ready(&part, kept, part.x, target, &step);
   });
-  return Run(&step, 1, part.result);
+  return Run(&step, 1, rows ? py::object(py::make_tuple(part.result, rows)) : part.result);
 }
 
 // The counts of a grouped product are read anew with every call, and so is its plan.
@@ -327,8 +335,7 @@ py::object PlainLevel::MultiplyGrouped(PlainCall::Method method, const Arguments
     if (IsGiven(given.max_rows)) {
       call.product.max_rows = ReadWhole(name, "max_rows", given.max_rows);
     }
-    call.product.returns_rows =
-        IsGiven(given.return_rows) && PyObject_IsTrue(given.return_rows.ptr()) == 1;
+    call.product.returns_rows = IsTrue(given.return_rows);
   };
   const bool asks = Asks(method, given);
   if (asks) {
@@ -351,17 +358,24 @@ py::object PlainLevel::MultiplyGrouped(PlainCall::Method method, const Arguments
     ThrowIfError(ToTensor(target.object, {name, "out"}, &target.tensor, &part.stream));
     part.result = target.object;
     if (call.product.returns_rows) {
-      rows = MakeLike(name, part.x.object, {kept->result[0], call.x.sizes[1]});
-      Tensor tensor;
-      ThrowIfError(ToTensor(rows, {name, "the rows"}, &tensor, &part.stream));
-      step.tensors.rows = tensor;
-      step.keep.push_back(rows);
-      step.keep.push_back(tensor.owner);
+      rows = RowsBeside({kept->result[0], call.x.sizes[1]}, &part, &step);
     }
     Ready(&part, std::move(kept), part.x, target, &step);
   });
   const py::object result = rows ? py::object(py::make_tuple(part.result, rows)) : part.result;
   return Run(&step, 1, result);
+}
+
+// Memory for the rows that a product returns beside its result.
+py::object PlainLevel::RowsBeside(const Rows& sizes, Part* part, Step* step) {
+  const char* const name = part->call.name();
+  const py::object rows = MakeLike(name, part->x.object, sizes);
+  Tensor tensor;
+  ThrowIfError(ToTensor(rows, {name, "the rows"}, &tensor, &part->stream));
+  step->tensors.rows = tensor;
+  step->keep.push_back(rows);
+  step->keep.push_back(tensor.owner);
+  return rows;
 }
 
 // x, the weight and the residual of a product.

@@ -125,6 +125,7 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object Multiply(PlainCall::Method method, const Arguments& given);
   Object MultiplyGrouped(PlainCall::Method method, const Arguments& given);
 
+  static Object RowsBeside(const Rows& sizes, Part* part, Step* step);
   void ReadX(const char* label, const Object& value, const Object& dim, Part* part) const;
   void ReadOne(const Arguments& given, Part* part) const;
   void ReadFactors(const Arguments& given, Part* part, Step* step) const;

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from collops.collectives.calls import bad_argument, is_time, of_communicator
 from collops.collectives.cuda_arrays import empty_of_communicator
+from collops.collectives.exchanged_products import ExchangedProducts
 from collops.collectives.gathers import Gathers
 from collops.collectives.grouped_products import GroupedProducts
 from collops.collectives.messages import Messages
@@ -56,7 +57,9 @@ def communicator_named(name: str) -> Communicator | None:
 
 
 @of_communicator
-class GroupCalls(Gathers, Reductions, Products, GroupedProducts, Experts, Messages):
+class GroupCalls(
+    Gathers, Reductions, Products, GroupedProducts, ExchangedProducts, Experts, Messages
+):
     """Every call that waits for other ranks; each of them can be started."""
 
     def barrier(self) -> None:

@@ -13,6 +13,7 @@ import collops
 MODULES = (
     "collectives.communicator",
     "collectives.cuda_arrays",
+    "collectives.exchanged_products",
     "collectives.gathers",
     "collectives.messages",
     "collectives.moe",

@@ -50,6 +50,8 @@ def calls_of(rank: int, size: int) -> list[Call]:
         ("all_gather_matmul_reduce_scatter", (x, weight), grid),
         ("all_to_allv_grouped_matmul", (x, weight[None], [[1]] * size), {}),
         ("grouped_matmul_all_to_allv", (x, weight[None], *[[[1]] * size] * 2), {}),
+        ("all_to_all_matmul", (x, np.ones((4 * size, 2), np.float32)), {}),
+        ("matmul_all_to_all", (x, np.ones((4, size), np.float32)), {}),
         ("exchange", ([SendTo(moved, right), RecvFrom(np.empty_like(moved), left)],), {}),
     ]
 

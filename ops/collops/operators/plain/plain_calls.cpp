@@ -35,6 +35,8 @@ constexpr MethodNames kMethods[] = {
      "AllToAllVGroupedMatmul without recv_counts"},
     {"grouped_matmul_all_to_allv", "GroupedMatmulAllToAllV", "grouped_matmul_all_to_allv asks",
      "GroupedMatmulAllToAllV without recv_counts"},
+    {"all_to_all_matmul", "AllToAllMatmul"},
+    {"matmul_all_to_all", "MatmulAllToAll"},
 };
 
 // Numbers by which calls with one plan are found again.
@@ -284,6 +286,11 @@ Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
       COLLOPS_RETURN_IF_ERROR(PlanGrouped(call, group, &kept->plan));
       kept->result = kept->plan->output_shape();
       kept->result_dtype = kept->plan->output_dtype();
+      return Ok();
+    case PlainCall::kAllToAllMatmul:
+    case PlainCall::kMatmulAllToAll:
+      COLLOPS_RETURN_IF_ERROR(PlanExchangedProduct(call, group, &kept->plan));
+      kept->result = kept->plan->output_shape();
       return Ok();
   }
   kept->rows = kept->plan->rows();

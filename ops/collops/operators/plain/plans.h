@@ -30,8 +30,8 @@ struct ProductSpec {
   bool has_x_scale = false;
   int64_t group_size = 0;
   DType out_dtype = DType::kUndefined;
-  std::optional<int64_t> max_rows;  // of a grouped product, as the next one
-  bool returns_rows = false;
+  std::optional<int64_t> max_rows;  // of a grouped product
+  bool returns_rows = false;        // and those that all_to_all_matmul has exchanged
 };
 
 // A call of the plain level, but for the memory of its tensors: what its plan is made from.
@@ -53,6 +53,8 @@ struct PlainCall {
     kAllGatherMatmulReduceScatter,
     kAllToAllVGroupedMatmul,
     kGroupedMatmulAllToAllV,
+    kAllToAllMatmul,
+    kMatmulAllToAll,
   };
 
   explicit PlainCall(Method of) : method(of) {}
@@ -192,7 +194,9 @@ Status PlanBroadcast(const PlainCall& call, const Communicator& group, PlanPoint
 Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> group, PlanPointer* plan);
 // A grouped product, of one call only: its counts change with every call.
 Status PlanGrouped(const PlainCall& call, const Communicator& group, PlanPointer* plan);
-// What of such a call does not depend on what other ranks send.
+// all_to_all_matmul and matmul_all_to_all.
+Status PlanExchangedProduct(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+// What of a grouped product does not depend on what other ranks send.
 Status CheckGrouped(const PlainCall& call, const Communicator& group);
 
 }  // namespace collops
