@@ -378,7 +378,7 @@ py::object PlainLevel::RowsBeside(const Rows& sizes, Part* part, Step* step) {
   return rows;
 }
 
-// x, the weight and the residual of a product.
+// The tensors that a product reads.
 void PlainLevel::ReadFactors(const Arguments& given, Part* part, Step* step) const {
   PlainCall& call = part->call;
   const char* const name = call.name();

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "collops/kernels/half.h"
+#include "collops/kernels/reduce/reduce.h"
 #include "collops/kernels/rows.h"
 #include "collops/operators/moe_routing.h"
 
@@ -53,28 +53,9 @@ T Load(const void* data, size_t index) {
 }
 
 std::vector<float> AsFloats(const PlainTensor& tensor) {
-  const void* const data = tensor.view.data;
-  const DType dtype = tensor.view.desc.dtype;
   std::vector<float> numbers(static_cast<size_t>(tensor.numel));
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (dtype == DType::kFloat32) {
-      numbers[i] = Load<float>(data, i);
-    } else {
-      const auto half = Load<uint16_t>(data, i);
-      numbers[i] =
-          dtype == DType::kFloat16 ? kernels::Float16ToFloat(half) : kernels::BFloat16ToFloat(half);
-    }
-  }
+  kernels::ToFloat32(tensor.view.desc.dtype, tensor.view.data, tensor.numel, numbers.data());
   return numbers;
-}
-
-int64_t DigestOf(const Rows& numbers) {
-  uint64_t digest = 0xcbf29ce484222325ULL;
-  for (const int64_t number : numbers) {
-    digest = (digest ^ static_cast<uint64_t>(number)) * 0x9e3779b97f4a7c15ULL;
-    digest ^= digest >> 32;
-  }
-  return static_cast<int64_t>(digest);
 }
 
 // The caller's own fault is what it hears of, whatever becomes of the refusal.
@@ -173,7 +154,7 @@ Status MoeDispatch::ShareCounts(Communicator* communicator) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(from) + own;
     routing.recv_counts.insert(routing.recv_counts.end(), begin, begin + routing.local_experts);
   }
-  routing.digest = DigestOf(all);
+  routing.digest = HashOf(all.data(), all.size());
   return Ok();
 }
 

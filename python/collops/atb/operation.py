@@ -192,7 +192,8 @@ class Operation:
 
         Calls that pass this tensor (the same memory, shape and dtype) use the packed copy, which
         is kept until another weight is packed; update() keeps it unless `trans_weight` changes.
-        Results do not depend on it. If the weight's values change, pack it again.
+        Results do not depend on it. If the weight's values change, pack it again. A weight of int8
+        is packed for an x of int8; with any other x the tensor itself is read.
 
         Args:
             weight: the weight as execute() takes it; it is kept alive.

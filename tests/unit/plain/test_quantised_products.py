@@ -137,9 +137,12 @@ def test_the_struct_takes_w8a8(quant_type: int) -> None:
             rank=rank, rank_size=2, backend="lcoc", quant_type=quant_type, out_data_type=F16
         )
         ins = [own.x, own.weight, np.empty(0, np.int32), scale]
-        return collops.Operation(param).forward(
-            [*ins, own.x_scale] if quant_type == PER_TOKEN else ins
-        )[0]
+        ins += [own.x_scale] if quant_type == PER_TOKEN else []
+        op = collops.Operation(param)
+        results = op.forward(ins)
+        op.prepack(own.weight)
+        assert same_bits(op.forward(ins)[0], results[0])
+        return results[0]
 
     results = run_ranks(work, 2, env={"COLLOPS_BACKEND": "shm"})
     own = [tensors(r) for r in range(2)]

@@ -1,6 +1,7 @@
 #include "collops/kernels/reduce/reduce.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "collops/kernels/copy.h"
 #include "collops/kernels/isa.h"
@@ -62,6 +63,15 @@ void RunningSum(float* sums, const float* before, const void* const* sources, in
   ParallelFor(static_cast<int>(parts), [&](int part) {
     kernel(sums, before, sources, num_sources, count * part / parts, count * (part + 1) / parts);
   });
+}
+
+void ToFloat32(DType dtype, const void* from, int64_t count, float* to) {
+  if (count == 0) return;
+  if (dtype == DType::kFloat32) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+  } else {
+    RunningSum(to, nullptr, &from, 1, count, dtype, ReduceOp::kSum);
+  }
 }
 
 void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,

@@ -31,6 +31,9 @@ void Reduce(void* destination, const void* const* sources, int num_sources, int6
 void RunningSum(float* sums, const float* before, const void* const* sources, int num_sources,
                 int64_t count, DType dtype, ReduceOp op);
 
+// Numbers of float32, float16 or bfloat16 as float32. Any alignment of `from`.
+void ToFloat32(DType dtype, const void* from, int64_t count, float* to);
+
 // out[i, j] = ((partials[0][i, j] + partials[1][i, j]) + ...) / divisor + residual[j] in float32,
 // rounded once to `dtype` (float32, bfloat16 or float16), to nearest even, preserving subnormals:
 // the same bits on every instruction set. `residual` is a row of `columns` elements of `dtype`, or

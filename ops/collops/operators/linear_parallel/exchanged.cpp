@@ -4,18 +4,15 @@
 #include <memory>
 #include <utility>
 
-#include "collops/kernels/gemm/gemm.h"
 #include "collops/kernels/reduce/reduce.h"
 #include "collops/kernels/rows.h"
+#include "collops/operators/linear_parallel/product.h"
 #include "collops/operators/plain/plans.h"
 
 namespace collops {
 namespace {
 
 using kernels::GemmPlan;
-
-// Rows that are packed and multiplied at a time, so that memory stays bounded.
-constexpr int64_t kMostRowsPacked = 85 * kernels::kGemmRowUnit;
 
 // What is known of a call by the shapes of its tensors.
 struct ExchangedShapes {
@@ -87,11 +84,7 @@ Status FindShapes(const PlainCall& call, const Communicator& group, ExchangedSha
   if (!shapes.has_residual) return Ok();
   const TensorDesc& residual = call.inputs[2];
   COLLOPS_RETURN_IF_ERROR(CheckSame(name, "residual", x, residual));
-  COLLOPS_CHECK_ARG(residual.shape == Shape({shapes.out_columns}) ||
-                        residual.shape == Shape({1, shapes.out_columns}),
-                    ERROR_INVALID_TENSOR_DIM, name, ": residual must be [", shapes.out_columns,
-                    "] or [1, ", shapes.out_columns, "], got ", ToString(residual.shape));
-  return Ok();
+  return CheckResidualShape(name, shapes.out_columns, residual.shape);
 }
 
 class ExchangedProduct : public PlainPlan {
@@ -103,15 +96,16 @@ class ExchangedProduct : public PlainPlan {
         blocks_(static_cast<size_t>(shapes.rank_size), shapes.block()),
         agreement_(call.operation()) {
     for (int q = 0; q < shapes.rank_size; ++q) displs_.push_back(q * shapes.block());
-    rows_at_once_ = std::min(shapes.product_rows, kMostRowsPacked);
-    const int64_t moved = SizeOf(shapes.moved_dtype());
-    // Where rows are joined before they are read, and where products wait to be sent.
-    const int64_t whole = shapes.block() * shapes.rank_size;
-    first_ = Take(whole * moved);
-    second_ = Take(shapes.exchanges_first || shapes.has_residual ? whole * moved : 0);
-    panels_ = Take(kernels::PackedRowsBytes(gemm_, rows_at_once_));
-    weight_block_ = Take(kernels::WeightBlockBytes(gemm_));
-    tile_ = Take(rows_at_once_ * gemm_.StripColumns(0) * static_cast<int64_t>(sizeof(float)));
+    rows_at_once_ = std::min(shapes.product_rows, kMostRowsAtOnce);
+    const int64_t whole =
+        shapes.block() * shapes.rank_size * static_cast<int64_t>(SizeOf(shapes.moved_dtype()));
+    Places places(kernels::kGemmAlignment);
+    first_ = places.Take(whole);
+    second_ = places.Take(shapes.exchanges_first || shapes.has_residual ? whole : 0);
+    panels_ = places.Take(kernels::PackedRowsBytes(gemm_, rows_at_once_));
+    weight_block_ = places.Take(kernels::WeightBlockBytes(gemm_));
+    tile_ = places.Take(rows_at_once_ * gemm_.StripColumns(0) * int64_t{sizeof(float)});
+    bytes_ = places.bytes();
     agreement_.EqualText("dtype", Name(shapes.dtype)).Equal("the number of rows", shapes.x_rows);
     if (shapes.exchanges_first) {
       agreement_.Equal("the number of columns", shapes.x_columns);
@@ -154,7 +148,7 @@ class ExchangedProduct : public PlainPlan {
     auto* const memory = status.ok()
                              ? static_cast<std::byte*>(PlainScratch(static_cast<uint64_t>(bytes_)))
                              : nullptr;
-    if (status.ok() && memory == nullptr && bytes_ > 0) {
+    if (status.ok() && memory == nullptr) {
       status = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", bytes_,
                      " bytes of workspace");
     }
@@ -167,13 +161,6 @@ class ExchangedProduct : public PlainPlan {
   }
 
  private:
-  int64_t Take(int64_t bytes) {
-    const int64_t begin = bytes_;
-    bytes_ +=
-        (bytes + kernels::kGemmAlignment - 1) / kernels::kGemmAlignment * kernels::kGemmAlignment;
-    return begin;
-  }
-
   Status Exchange(Communicator* communicator, const void* x, void* output) const {
     ExchangeVCall call;
     call.agreement = &agreement_;
@@ -253,21 +240,14 @@ class ExchangedProduct : public PlainPlan {
   void Multiply(const void* x, const void* weight, std::byte* memory,
                 const StoreStrip& store) const {
     auto* const tile = reinterpret_cast<float*>(memory + tile_);
-    const int64_t ld = gemm_.trans_weight ? gemm_.k : gemm_.n;
     for (int64_t first = 0; first < shapes_.product_rows; first += rows_at_once_) {
       const int64_t rows = std::min(rows_at_once_, shapes_.product_rows - first);
       const auto* const from =
           static_cast<const std::byte*>(x) + first * gemm_.k * SizeOf(gemm_.dtype);
       kernels::PackRows(gemm_, from, gemm_.k, 0, rows, 0, gemm_.k, rows, memory + panels_);
       for (int64_t strip = 0; strip < gemm_.num_strips(); ++strip) {
-        const int64_t columns = gemm_.StripColumns(strip);
-        for (int64_t k_block = 0; k_block < gemm_.num_k_blocks(); ++k_block) {
-          const kernels::WeightBlock block =
-              kernels::PackWeightBlock(gemm_, weight, ld, strip, k_block, memory + weight_block_);
-          kernels::MultiplyBlock(gemm_, memory + panels_, rows, block, strip, k_block, tile,
-                                 columns);
-        }
-        store(first, rows, gemm_.StripBegin(strip), columns, tile);
+        MultiplyStrip(gemm_, memory + panels_, rows, weight, strip, memory + weight_block_, tile);
+        store(first, rows, gemm_.StripBegin(strip), gemm_.StripColumns(strip), tile);
       }
     }
   }
@@ -277,9 +257,9 @@ class ExchangedProduct : public PlainPlan {
   const Rows blocks_;  // elements for each rank, and from each
   Rows displs_;
   int64_t rows_at_once_ = 0;
-  int64_t bytes_ = 0;  // of scratch memory; the next are places in it
-  int64_t first_ = 0;
-  int64_t second_ = 0;
+  int64_t bytes_ = 0;   // of scratch memory; the next are places in it
+  int64_t first_ = 0;   // what has arrived by ranks, or products that wait to be sent
+  int64_t second_ = 0;  // what has arrived in the order of rows, or products to be added to
   int64_t panels_ = 0;
   int64_t weight_block_ = 0;
   int64_t tile_ = 0;

@@ -8,15 +8,12 @@
 
 #include "collops/kernels/copy.h"
 #include "collops/kernels/reduce/reduce.h"
+#include "collops/operators/linear_parallel/product.h"
 
 namespace collops {
 namespace {
 
 using kernels::GemmPlan;
-
-// Rows of an expert that are packed and multiplied at a time: so many that the time to pack the
-// weight anew for each of such pieces does not count, and memory stays bounded.
-constexpr int64_t kMostRowsAtOnce = 85 * kernels::kGemmRowUnit;
 
 int64_t RowsAtOnce(const ExpertsLayout& layout) {
   return std::min(layout.most_expert_rows(), kMostRowsAtOnce);
@@ -69,9 +66,8 @@ class ExpertProducts {
       Pack(from, first, rows);
       if (plan_.has_token_scale) scale.token_scale = TokenScales(token_scales, first, rows);
       for (int64_t strip = 0; strip < gemm.num_strips(); ++strip) {
-        for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
-          MultiplyBlock(weight, rows, strip, k_block, scale);
-        }
+        MultiplyStrip(gemm, panels(), rows, weight, strip, workspace_ + plan_.weight_block, tile(),
+                      scale);
         Store(to, first, rows, strip, dtype, residual);
       }
     }
@@ -126,21 +122,6 @@ class ExpertProducts {
     });
   }
 
-  void MultiplyBlock(const std::byte* weight, int64_t rows, int64_t strip, int64_t k_block,
-                     const kernels::TileScale& scale) const {
-    const GemmPlan& gemm = plan_.gemm;
-    const int64_t ld = gemm.trans_weight ? gemm.k : gemm.n;
-    const int64_t ld_tile = gemm.StripColumns(strip);
-    std::byte* const scratch = workspace_ + plan_.weight_block;
-    if (kernels::AreFewRows(gemm, rows)) {
-      return kernels::MultiplyFewRows(gemm, panels(), rows, weight, ld, strip, k_block, scratch,
-                                      tile(), ld_tile, scale);
-    }
-    const kernels::WeightBlock block =
-        kernels::PackWeightBlock(gemm, weight, ld, strip, k_block, scratch);
-    kernels::MultiplyBlock(gemm, panels(), rows, block, strip, k_block, tile(), ld_tile, scale);
-  }
-
   void Store(const RowTargets& to, int64_t first, int64_t rows, int64_t strip, DType dtype,
              const void* residual) const {
     const GemmPlan& gemm = plan_.gemm;
@@ -174,7 +155,10 @@ class ExpertsCall {
         products_(plan, tensors, workspace) {}
 
   Status Run(const Agreement& agreement, Communicator* communicator) const {
-    if (plan_.is_quantised()) ReadScales();
+    if (plan_.is_quantised()) {
+      ReadScales(plan_.scale_dtype, tensors_.scale, layout_.experts * layout_.n,
+                 reinterpret_cast<float*>(workspace_ + plan_.scales));
+    }
     if (layout_.to_experts) {
       COLLOPS_RETURN_IF_ERROR(Exchange(RowsToMove(), agreement, communicator));
       if (plan_.has_token_scale) {
@@ -212,18 +196,6 @@ class ExpertsCall {
     std::byte* const moved = workspace_ + plan_.moved;
     if (layout_.to_experts) return {plan_.dtype, layout_.k, tensors_.x, moved};
     return {plan_.product_dtype(), layout_.n, moved, Returned()};
-  }
-
-  // In float32, of the low half of what is int64.
-  void ReadScales() const {
-    const int64_t item = SizeOf(plan_.scale_dtype);
-    const auto* from = static_cast<const std::byte*>(tensors_.scale);
-    std::byte* to = workspace_ + plan_.scales;
-    for (int64_t i = 0; i < layout_.experts * layout_.n; ++i) {
-      std::memcpy(to, from, sizeof(float));
-      from += item;
-      to += sizeof(float);
-    }
   }
 
   // This rank's rows, of which every member of a place gets, or sends back, the same.
@@ -423,10 +395,7 @@ Status PlanExperts(ExpertsPlan* plan) {
 
 Status RunExperts(const ExpertsPlan& plan, const ExpertRows& rows, const ExpertsTensors& tensors,
                   const Agreement& agreement, void* workspace, Communicator* communicator) {
-  const auto address = reinterpret_cast<uintptr_t>(workspace);
-  const auto missing = (kernels::kGemmAlignment - address % kernels::kGemmAlignment) %
-                       static_cast<uintptr_t>(kernels::kGemmAlignment);
-  return ExpertsCall(plan, rows, tensors, static_cast<std::byte*>(workspace) + missing)
+  return ExpertsCall(plan, rows, tensors, Aligned(workspace, kernels::kGemmAlignment))
       .Run(agreement, communicator);
 }
 

@@ -4,22 +4,9 @@
 #include <utility>
 
 #include "collops/operators/linear_parallel/experts.h"
+#include "collops/operators/plain/row_blocks.h"
 
 namespace collops {
-namespace {
-
-// Not linear, so that no two changes cancel.
-uint64_t HashOf(const std::vector<int64_t>& cells) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const int64_t cell : cells) {
-    hash = (hash ^ static_cast<uint64_t>(cell)) * 0x9e3779b97f4a7c15ULL;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
-}  // namespace
-
 Status CheckExpertInputs(const ExpertsVoice& voice, const LinearSettings& settings,
                          const std::vector<TensorDesc>& inputs, ExpertsLayout* layout) {
   const LinearInputs at(settings);
@@ -46,11 +33,7 @@ Status CheckExpertInputs(const ExpertsVoice& voice, const LinearSettings& settin
                       "expert, got ", ToString(scale));
   }
   if (at.residual >= 0) {
-    const Shape& residual = shape_of(at.residual);
-    const bool is_row = residual.num_dims == 1 || residual[0] == 1;
-    COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM,
-                      voice.called, ": residual must be [", n, "] or [1, ", n, "], got ",
-                      ToString(residual));
+    COLLOPS_RETURN_IF_ERROR(CheckResidualShape(voice.called, n, shape_of(at.residual)));
   }
   if (at.token_scale < 0) return Ok();
   const Shape& tokens = shape_of(at.token_scale);
@@ -113,7 +96,7 @@ Status ExpertRows::FromTable(const ExpertsLayout& layout, const ExpertsVoice& vo
     }
   }
   *rows = std::make_unique<ExpertRows>(layout, std::move(to), std::move(from));
-  (*rows)->table_hash_ = static_cast<int64_t>(HashOf(tokens));
+  (*rows)->table_hash_ = HashOf(tokens.data(), tokens.size());
   return Ok();
 }
 

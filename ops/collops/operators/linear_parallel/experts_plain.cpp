@@ -97,15 +97,10 @@ Status CheckReceived(const PlainCall& call, int rank, int rank_size, int64_t* su
 
 // For each pair of ranks, what tells apart two ways of sharing rows among a rank's experts.
 Rows HashesOf(const Rows& counts, int64_t experts) {
+  const auto each = static_cast<size_t>(experts);
   Rows hashes;
-  for (size_t i = 0; i < counts.size(); i += static_cast<size_t>(experts)) {
-    uint64_t hash = 0;
-    for (int64_t l = 0; l < experts; ++l) {
-      hash = (hash ^ static_cast<uint64_t>(counts[i + static_cast<size_t>(l)])) *
-             0x9e3779b97f4a7c15ULL;
-      hash ^= hash >> 29;
-    }
-    hashes.push_back(static_cast<int64_t>(hash));
+  for (size_t i = 0; i < counts.size(); i += each) {
+    hashes.push_back(HashOf(counts.data() + i, each));
   }
   return hashes;
 }
@@ -114,35 +109,46 @@ constexpr TermWords kWords[] = {{"k", "x has k =", " columns"},
                                 {"n", "weight has n =", " columns of a matrix"},
                                 {"experts", "weight has", " matrices"}};
 
+// What does not depend on what other ranks send. Fills in of the layout what the tensors say.
+Status CheckOwn(const PlainCall& call, const Communicator& group, const OpSignature& signature,
+                const LinearSettings& settings, ExpertsLayout* layout, DType* output) {
+  COLLOPS_RETURN_IF_ERROR(CheckInputs(signature, group.size(), call.inputs));
+  COLLOPS_CHECK_ARG(call.experts() > 0, ERROR_INVALID_TENSOR_DIM, call.name(), ": weight ",
+                    ToString(call.inputs[1].shape), " has no matrices: each rank has at least one");
+  COLLOPS_RETURN_IF_ERROR(FindOutputType(settings, call.inputs, output));
+  layout->to_experts = GoesToExperts(call);
+  layout->rank = group.rank();
+  layout->rank_size = group.size();
+  layout->experts = call.experts();
+  layout->x_rows = call.inputs[0].shape[0];
+  COLLOPS_RETURN_IF_ERROR(CheckExpertInputs(VoiceOf(call), settings, call.inputs, layout));
+  int64_t sum = 0;
+  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "send_counts", *call.sizes, group.size(), &sum));
+  return GoesToExperts(call) ? CheckSumOf(call, "send_counts", sum) : Ok();
+}
+
 // One call: it is neither found nor kept, so that numbers of rows do not fill the cache of plans.
 class GroupedPlan : public PlainPlan {
  public:
-  GroupedPlan(const PlainCall& call, const Communicator& group)
+  explicit GroupedPlan(const PlainCall& call)
       : PlainPlan(call.name(), call.operation()),
         signature_(SignatureOf(call)),
         inputs_(call.inputs),
         settings_(SettingsOf(call)),
-        agreement_(call.operation()) {
+        agreement_(call.operation()) {}
+
+  Status Make(const PlainCall& call, const Communicator& group) {
+    ExpertsLayout& layout = planned_.layout;
+    COLLOPS_RETURN_IF_ERROR(
+        CheckOwn(call, group, signature_, settings_, &layout, &planned_.output_dtype));
+    int64_t sum = 0;
+    COLLOPS_RETURN_IF_ERROR(CheckReceived(call, layout.rank, layout.rank_size, &sum));
     planned_.voice = VoiceOf(call);
     planned_.dtype = call.inputs[0].dtype;
     planned_.has_residual = call.product.has_residual;
     const LinearInputs at(settings_);
     if (at.scale >= 0) planned_.scale_dtype = inputs_[static_cast<size_t>(at.scale)].dtype;
     planned_.has_token_scale = at.token_scale >= 0;
-    ExpertsLayout& layout = planned_.layout;
-    layout.to_experts = GoesToExperts(call);
-    layout.rank = group.rank();
-    layout.rank_size = group.size();
-    layout.experts = call.experts();
-    layout.x_rows = call.inputs[0].shape[0];
-  }
-
-  Status Make(const PlainCall& call) {
-    ExpertsLayout& layout = planned_.layout;
-    int64_t sum = 0;
-    COLLOPS_RETURN_IF_ERROR(CheckReceived(call, layout.rank, layout.rank_size, &sum));
-    COLLOPS_RETURN_IF_ERROR(FindOutputType(settings_, inputs_, &planned_.output_dtype));
-    COLLOPS_RETURN_IF_ERROR(CheckExpertInputs(planned_.voice, settings_, inputs_, &layout));
     rows_ = std::make_unique<ExpertRows>(layout, *call.sizes, call.receives);
     layout.output_rows = layout.to_experts ? rows_->of_experts() : rows_->own();
     TensorDesc output = inputs_[0];
@@ -248,25 +254,14 @@ class GroupedPlan : public PlainPlan {
 }  // namespace
 
 Status CheckGrouped(const PlainCall& call, const Communicator& group) {
-  COLLOPS_RETURN_IF_ERROR(CheckInputs(SignatureOf(call), group.size(), call.inputs));
-  COLLOPS_CHECK_ARG(call.experts() > 0, ERROR_INVALID_TENSOR_DIM, call.name(), ": weight ",
-                    ToString(call.inputs[1].shape), " has no matrices: each rank has at least one");
-  const LinearSettings settings = SettingsOf(call);
-  DType dtype = DType::kUndefined;
-  COLLOPS_RETURN_IF_ERROR(FindOutputType(settings, call.inputs, &dtype));
   ExpertsLayout layout;
-  layout.experts = call.experts();
-  layout.x_rows = call.inputs[0].shape[0];
-  COLLOPS_RETURN_IF_ERROR(CheckExpertInputs(VoiceOf(call), settings, call.inputs, &layout));
-  int64_t sum = 0;
-  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "send_counts", *call.sizes, group.size(), &sum));
-  return GoesToExperts(call) ? CheckSumOf(call, "send_counts", sum) : Ok();
+  DType output = DType::kUndefined;
+  return CheckOwn(call, group, SignatureOf(call), SettingsOf(call), &layout, &output);
 }
 
 Status PlanGrouped(const PlainCall& call, const Communicator& group, PlanPointer* plan) {
-  COLLOPS_RETURN_IF_ERROR(CheckGrouped(call, group));
-  auto made = std::make_shared<GroupedPlan>(call, group);
-  COLLOPS_RETURN_IF_ERROR(made->Make(call));
+  auto made = std::make_shared<GroupedPlan>(call);
+  COLLOPS_RETURN_IF_ERROR(made->Make(call, group));
   *plan = std::move(made);
   return Ok();
 }

@@ -223,14 +223,6 @@ Status CheckWeightShape(const LinearSettings& settings, int64_t k, const Shape& 
   return Ok();
 }
 
-Status CheckResidualShape(const char* called, int64_t n, const Shape& residual) {
-  const bool is_row = residual.num_dims == 1 || residual[0] == 1;
-  COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM,
-                    called, ": residual must be [", n, "] or [1, ", n, "], got ",
-                    ToString(residual));
-  return Ok();
-}
-
 // The shapes of x, weight and residual against each other. They have the right numbers of dims.
 Status CheckShapes(const LinearSettings& settings, const std::vector<TensorDesc>& inputs) {
   const P& param = settings.param;
@@ -297,6 +289,14 @@ Status CheckQuantShapes(const LinearSettings& settings, const std::vector<Tensor
 }
 
 }  // namespace
+
+Status CheckResidualShape(const char* called, int64_t n, const Shape& residual) {
+  const bool is_row = residual.num_dims == 1 || residual[0] == 1;
+  COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM,
+                    called, ": residual must be [", n, "] or [1, ", n, "], got ",
+                    ToString(residual));
+  return Ok();
+}
 
 LinearInputs::LinearInputs(const LinearSettings& settings) {
   int next = 2;

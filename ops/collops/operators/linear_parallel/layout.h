@@ -83,6 +83,9 @@ struct LinearSettings {
   LinearVoice voice;
 };
 
+// A residual is [n] or [1, n], else ERROR_INVALID_TENSOR_DIM.
+Status CheckResidualShape(const char* called, int64_t n, const Shape& residual);
+
 // Whether a type has experts.
 bool HasExperts(LinearParallelParam::ParallelType type);
 

@@ -1,11 +1,11 @@
 #include "collops/operators/linear_parallel/product.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "collops/kernels/copy.h"
-#include "collops/kernels/half.h"
 #include "collops/kernels/reduce/reduce.h"
 
 namespace collops {
@@ -32,32 +32,10 @@ std::shared_ptr<void> Allocate(int64_t bytes) {
   return {std::aligned_alloc(kernels::kGemmAlignment, static_cast<size_t>(whole)), &std::free};
 }
 
-std::byte* Aligned(void* workspace, int64_t alignment) {
-  const auto past = reinterpret_cast<uintptr_t>(workspace) % static_cast<uintptr_t>(alignment);
-  const uintptr_t missing = past == 0 ? 0 : static_cast<uintptr_t>(alignment) - past;
-  return static_cast<std::byte*>(workspace) + missing;
-}
-
-// What products of int8 are scaled by, as the kernels take it.
-float ToFloat(DType dtype, const char* from) {
-  if (dtype == DType::kFloat32 || dtype == DType::kInt64) {
-    // Of an int64, ATB reads a float32 in the lower half.
-    float value = 0;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  uint16_t half = 0;
-  std::memcpy(&half, from, sizeof(half));
-  return dtype == DType::kBFloat16 ? kernels::BFloat16ToFloat(half) : kernels::Float16ToFloat(half);
-}
-
-// `count` numbers; one alone is repeated.
+// `count` scales or offsets; one alone is repeated.
 void ReadFloats(const LinearQuant::Input& input, const void* data, int64_t count, float* to) {
-  const int64_t item = SizeOf(input.dtype);
-  const char* const from = static_cast<const char*>(data);
-  for (int64_t i = 0; i < count; ++i) {
-    to[i] = ToFloat(input.dtype, input.count == 1 ? from : from + i * item);
-  }
+  ReadScales(input.dtype, data, input.count, to);
+  if (input.count == 1) std::fill_n(to, count, *to);
 }
 
 void ReadInts(const LinearQuant::Input& input, const void* data, int64_t count, int32_t* to) {
@@ -128,6 +106,34 @@ Status ReadQuant(LinearRun* run) {
 }
 
 }  // namespace
+
+void MultiplyStrip(const GemmPlan& gemm, const void* panels, int64_t rows, const void* weight,
+                   int64_t strip, void* scratch, float* tile, const kernels::TileScale& scale) {
+  const int64_t ld_tile = gemm.StripColumns(strip);
+  for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
+    if (kernels::AreFewRows(gemm, rows)) {
+      kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, k_block, scratch,
+                               tile, ld_tile, scale);
+    } else {
+      const kernels::WeightBlock block =
+          kernels::PackWeightBlock(gemm, weight, WeightLd(gemm), strip, k_block, scratch);
+      kernels::MultiplyBlock(gemm, panels, rows, block, strip, k_block, tile, ld_tile, scale);
+    }
+  }
+}
+
+void ReadScales(DType dtype, const void* from, int64_t count, float* to) {
+  if (dtype != DType::kInt64) return kernels::ToFloat32(dtype, from, count, to);
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i, static_cast<const char*>(from) + i * int64_t{sizeof(int64_t)}, sizeof(*to));
+  }
+}
+
+std::byte* Aligned(void* workspace, int64_t alignment) {
+  const auto past = reinterpret_cast<uintptr_t>(workspace) % static_cast<uintptr_t>(alignment);
+  const uintptr_t missing = past == 0 ? 0 : static_cast<uintptr_t>(alignment) - past;
+  return static_cast<std::byte*>(workspace) + missing;
+}
 
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
                  void* workspace, Communicator* communicator, void* stream, KeepAlive keep) {

@@ -14,6 +14,21 @@ inline int64_t TileBytes(const LinearPlan& plan) {
   return plan.layout.total_rows * plan.gemm.StripColumns(0) * int64_t{sizeof(float)};
 }
 
+// Rows that are packed and multiplied at a time where memory must stay bounded: so many that the
+// time to pack the weight anew for each of such pieces does not count.
+constexpr int64_t kMostRowsAtOnce = 85 * kernels::kGemmRowUnit;
+
+// The product of one group of packed rows and one strip of a weight without gaps: a tile whose rows
+// lie as many floats apart as the strip has columns. `scratch` has WeightBlockBytes() bytes.
+void MultiplyStrip(const kernels::GemmPlan& gemm, const void* panels, int64_t rows,
+                   const void* weight, int64_t strip, void* scratch, float* tile,
+                   const kernels::TileScale& scale = {});
+
+// Scales in float32: of an int64 ATB reads the lower half as one. At any address.
+void ReadScales(DType dtype, const void* from, int64_t count, float* to);
+
+std::byte* Aligned(void* workspace, int64_t alignment);
+
 // Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment.
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
                  void* workspace, Communicator* communicator, void* stream,

@@ -83,6 +83,15 @@ Status RowBlocks::Make(const char* method, const RowShape& shape, const Rows& ro
   return Ok();
 }
 
+int64_t HashOf(const int64_t* numbers, size_t count) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (size_t i = 0; i < count; ++i) {
+    hash = (hash ^ static_cast<uint64_t>(numbers[i])) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  }
+  return static_cast<int64_t>(hash);
+}
+
 int64_t SumOf(const Rows& rows) {
   int64_t sum = 0;
   for (const int64_t size : rows) sum = Plus(sum, size);

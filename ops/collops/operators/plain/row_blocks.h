@@ -62,6 +62,8 @@ class RowBlocks {
 
 // At most the largest number of 64 bits.
 int64_t SumOf(const Rows& rows);
+// By which ranks find that their numbers differ; not linear, so that no two changes cancel.
+int64_t HashOf(const int64_t* numbers, size_t count);
 
 // Rows per rank as numpy.array_split shares them out: the first ones get one more.
 Rows SplitEvenly(int64_t rows, int rank_size);
