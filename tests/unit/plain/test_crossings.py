@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -30,11 +31,13 @@ def path_of(call: Callable[[], Any]) -> tuple[list[str], list[str]]:
         elif event == "c_call" and function.__module__ == "collops._core":
             crossings.append(function.__name__)
 
+    gc.disable()  # whose callbacks, of whoever has some, are frames too
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return frames[1:], crossings  # without the frame of `call` itself
 
 
