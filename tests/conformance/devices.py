@@ -37,7 +37,8 @@ def scratch(memory: DeviceMemory, size: int) -> Any:
 
 
 # What makes the tensors is imported before ranks are forked.
-for _backend in {"npu": ["hccl"], "cuda": ["cuda", "nccl"]}.get(HERE, []):
+BACKENDS_HERE = {"npu": ["hccl"], "cuda": ["cuda", "nccl"]}.get(HERE, [])
+for _backend in BACKENDS_HERE:
     _memory = memory_of(_backend)
     assert _memory is not None
     _memory.load()

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from collops.golden_run.calls import Call
 
 
+# LinearParallel's types that take two tensors on the host, a table of counts and a length.
+_WITH_EXPERTS = (5, 6)
+
+
 @dataclass(frozen=True)
 class Placed:
     """An argument in the memory that its backend needs: `tensor` is passed to the operation.
@@ -197,14 +201,14 @@ class _Steps:
             return Report()
         _kept[self.rank, param.comm_domain] = self.operation
         self.stage = "data"
-        given = [self._placed(at, a) for at, a in enumerate(self.call.inputs(self.rank))]
+        given = self._inputs(param)
         before = [own.content() for own in given]
         ins = [own.tensor for own in given]
         self.stage = "infer_shape"
         described = self.operation.infer_shape(ins)
         if self.call.stops_at == "infer_shape":
             return Report()
-        results = [self._placed(0, poisoned(output)) for output in self._outputs(described)]
+        results = [self._placed(poisoned(output)) for output in self._outputs(described)]
         outs = [own.tensor for own in results]
         self.stage = "setup"
         size = self.operation.get_workspace_size(ins, outs)
@@ -226,7 +230,7 @@ class _Steps:
         if self.call.stops_at or self.call.expected.stage:
             return Report(backend=self.backend, took_part=False)
         self.stage = "data"
-        own = self._placed(0, self.call.inputs(self.rank)[0])
+        own = self._placed(self.call.inputs(self.rank)[0])
         self._enter("execute")
         domain = fields.get("commDomain", "")
         _kept[self.rank, domain] = collops.init(
@@ -257,15 +261,27 @@ class _Steps:
             DOOR.enter()
         self.stage = stage
 
-    def _placed(self, position: int, argument: Argument) -> Placed:
-        """An argument in its memory; counts and lengths of the V operators are on the host."""
-        of_host = self.call.operator.endswith(("_v", "_v_v2")) and position > 0
-        return place(argument, None if of_host else self.memory)
+    def _placed(self, argument: Argument) -> Placed:
+        """An argument in the backend's memory."""
+        return place(argument, self.memory)
+
+    def _inputs(self, param: Any) -> list[Placed]:
+        """The call's inputs; counts and lengths, which come last, are on the host."""
+        inputs = self.call.inputs(self.rank)
+        of_data = len(inputs)
+        if self.call.operator.endswith(("_v", "_v_v2")):
+            of_data = 1
+        elif getattr(param, "type", None) in _WITH_EXPERTS:
+            of_data -= 2
+        return [
+            self._placed(argument) if at < of_data else place(argument)
+            for at, argument in enumerate(inputs)
+        ]
 
     def _workspace(self, size: int) -> Any:
         if size == 0:
             return None
-        return self._placed(0, Argument("uint8", (size,), array=np.empty(size, np.uint8))).tensor
+        return self._placed(Argument("uint8", (size,), array=np.empty(size, np.uint8))).tensor
 
     def _outputs(self, described: Sequence[Any]) -> list[Argument]:
         """The call's outputs; if the call must work, they must be those of infer_shape."""

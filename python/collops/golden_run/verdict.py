@@ -131,9 +131,9 @@ def judge(
 
 
 def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
-    """Why a call that must work is skipped: the backend does not support it; or empty."""
+    """Why a call that must come to execute is skipped: the backend does not run it; or empty."""
     backend = reports[0].backend
-    if call.expected.stage or not is_on_device(backend):
+    if call.expected.stage not in ("", "execute") or not is_on_device(backend):
         return ""
     taking = [report for report in reports if report.took_part]
     lacks = all((r.stage, r.name) == ("setup", "ERROR_UNSUPPORTED") for r in taking)
