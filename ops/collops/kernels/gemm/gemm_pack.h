@@ -78,9 +78,12 @@ constexpr int64_t kLanes = Machine::kVectorBytes / 4;
 constexpr int64_t kRowAhead = 512;
 constexpr int64_t kBytesAhead = 8 << 10;
 
-// For data that is read once. An address without memory does nothing.
+// Into all caches, though it is read once: rows whose distance is a power of two share so few
+// places of the first cache that some leave it before they are read, and then come from the second.
+// With 4096 bytes and prefetches past the second cache a pass over memory took 2.5 times as long.
+// An address without memory does nothing.
 inline void Prefetch(const char* address) {
-  __builtin_prefetch(address, 0, 0);
+  __builtin_prefetch(address, 0, 3);
 }
 
 inline void PrefetchRow(const char* row, int64_t bytes) {
