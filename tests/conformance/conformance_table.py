@@ -126,6 +126,10 @@ EXPERT_RUNS = [
     Run("atb", 4, "window", threads=True, num_threads=1),
     Run("atb", 4, num_threads=2),
     Run("atb", 6, num_threads=1),
+    *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 4, 6)),
+    *on_gpus("atb", 2),
+    *on_gpus("atb", 6),
+    *on_gpus("atb", 4, threads=True),
 ]
 QUANTISED_RUNS = [
     *(Run("atb", 2, isa=isa, num_threads=1) for isa in ISAS),
@@ -144,7 +148,6 @@ LARGE_LINEAR_RUNS = [
 NO_MESSAGES = {"cuda": "refused: backend cuda has no messages between two ranks: use nccl"}
 NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hccl", *GPU_BACKENDS)}
 NO_INT8 = dict.fromkeys(("hccl", *GPU_BACKENDS), "it does not multiply int8")
-NO_TYPES_5_AND_6 = dict.fromkeys(("hccl", *GPU_BACKENDS), "it does not run types with experts")
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
 )
@@ -201,9 +204,7 @@ TABLE: dict[str, OperatorRuns] = {
     "linear_parallel, quantised": linear_row(
         linear.quantised_cases, QUANTISED_RUNS, without=NO_INT8
     ),
-    "linear_parallel, experts": linear_row(
-        linear.expert_cases, EXPERT_RUNS, without=NO_TYPES_5_AND_6
-    ),
+    "linear_parallel, experts": linear_row(linear.expert_cases, EXPERT_RUNS),
     "all_to_allv": plain_row(rooted.row_cases, rooted.all_to_allv, rooted.exchanged),
     "gatherv": plain_row(rooted.row_cases, rooted.gatherv, rooted.gathered),
     "scatterv": plain_row(rooted.row_cases, rooted.scatterv, rooted.scattered),

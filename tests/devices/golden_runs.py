@@ -21,9 +21,7 @@ INT8 = 'LinearParallel: engine "streams" cannot run this call: it does not multi
 REFUSED = {
     backend: {
         f"backend {backend} does not run it: {TRANSPOSE}": 3,
-        f"backend {backend} does not run it: backend {backend}: products with experts run on the "
-        "CPU alone": 12,
-        f"backend {backend} does not run it: {INT8}": 14,
+        f"backend {backend} does not run it: {INT8}": 16,
     }
     for backend in ("cuda", "nccl", "hccl")
 }

@@ -41,6 +41,9 @@ class BackendCommunicator : public Communicator {
   virtual bool ConnectsInEngine() const { return false; }
   virtual Status DoConnect() { return Ok(); }
   virtual Status DoAgree(const Agreement& agreement);
+  virtual Status DoAgreeOnHost(const Agreement& agreement, const Status& own, void* /*stream*/) {
+    return own.ok() ? DoAgree(agreement) : own;
+  }
   virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
   virtual Status DoExchangeV(const ExchangeVCall& call);

@@ -131,6 +131,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // COLLOPS_CHECK=1 compares nothing, and waits for no other rank here, without it.
   Status Agree(const Agreement& agreement);
 
+  // For a call on streams whose numbers the host reads anew each time: all ranks come, on the host,
+  // with `own`, which says whether the rank is well. Either all are, and agree, or each has an
+  // error before anything is on a stream, and the group lives on. Waits for all ranks; a
+  // communicator without a board, on a handle of the caller's, compares nothing. `stream`: of the
+  // call, which may not be captured.
+  Status AgreeOnHost(const Agreement& agreement, const Status& own, void* stream);
+
   // Shares a small piece of host memory of every rank with every rank: all[r] = mine of rank r,
   // `bytes` each. Control carries it, so it works on every backend.
   Status Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all);

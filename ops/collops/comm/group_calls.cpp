@@ -242,6 +242,11 @@ Status BackendCommunicator::DoAgree(const Agreement& agreement) {
   return control_->Agree(agreement);
 }
 
+Status Communicator::AgreeOnHost(const Agreement& agreement, const Status& own, void* stream) {
+  CallScope scope(&backend(), agreement.called());
+  return scope.Run([&] { return backend().DoAgreeOnHost(agreement, own, stream); });
+}
+
 Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all) {
   CallScope scope(&backend(), agreement.called());
   scope.SetMoved(bytes, DType::kUInt8, bytes * size());

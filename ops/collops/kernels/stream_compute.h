@@ -33,7 +33,7 @@ struct StreamStep {
   enum Kind {
     kMultiply,  // c = a * b, summed in float32 and rounded once; c has consecutive rows
     kConvert,   // c = a
-    kAddRow,    // c[i, j] = a[i, j] + b[0, j], rounded once
+    kAdd,       // c = a + b, rounded once; a `b` of one row is added to every row; `c` may be `a`
   };
   Kind kind = kMultiply;
   DeviceMatrix a;

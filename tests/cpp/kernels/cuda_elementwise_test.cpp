@@ -15,7 +15,7 @@
 namespace {
 
 using collops::DType;
-using collops::cuda::AddRowArgs;
+using collops::cuda::AddArgs;
 using collops::cuda::ConvertArgs;
 using collops::cuda::HostBlock;
 using collops::cuda::MatrixArgs;
@@ -94,7 +94,7 @@ std::vector<char> Expected(const Shape& shape, Matrix* a, Matrix* b, const Matri
   for (int64_t i = 0; i < shape.rows; ++i) {
     for (int64_t j = 0; j < shape.columns; ++j) {
       float value = Read(a->dtype, a->At(i, j));
-      if (b != nullptr) value = value + Read(b->dtype, b->At(0, j));
+      if (b != nullptr) value = value + Read(b->dtype, b->At(i, j));
       Write(c.dtype, value, copy.At(i, j));
     }
   }
@@ -138,19 +138,21 @@ TEST(ConversionsOverflowAndKeepNans) {
   }
 }
 
-TEST(ARowIsAddedInFloat32) {
+TEST(MatricesAndARowAreAddedInFloat32) {
   std::mt19937_64 random(2);
   for (const DType from : kTypes) {
     for (const DType to : kTypes) {
       for (const DType row : kTypes) {
         for (const Shape& s : kShapes) {
+          const bool one = random() % 2 == 0;
           Matrix a(from, s.rows, s.columns, s.gap, s.shift, s.transposed);
-          Matrix b(row, 1, s.columns, 0, s.shift, false);
+          Matrix b(row, one ? 1 : s.rows, s.columns, 0, s.shift, false);
           Matrix c(to, s.rows, s.columns, s.gap, s.shift, s.transposed);
           Fill(&a, s.rows, s.columns, random);
-          Fill(&b, 1, s.columns, random);
+          Fill(&b, one ? 1 : s.rows, s.columns, random);
+          if (one) b.row_step = 0;
           const std::vector<char> expected = Expected(s, &a, &b, c);
-          Run(AddRowArgs{a.Args(), b.Args(), c.Args(), s.rows, s.columns}, random);
+          Run(AddArgs{a.Args(), b.Args(), c.Args(), s.rows, s.columns}, random);
           EXPECT_TRUE(c.Bytes() == expected);
         }
       }

@@ -33,7 +33,7 @@ template <class Block>
 inline constexpr Kernel<Block> kKernels[] = {
     MakeKernel<Block, ReduceSlicesArgs, ReduceSlices<Block>>(),
     MakeKernel<Block, ConvertArgs, Convert<Block>>(),
-    MakeKernel<Block, AddRowArgs, AddRow<Block>>(),
+    MakeKernel<Block, AddArgs, Add<Block>>(),
     MakeKernel<Block, GateArgs, Gate<Block>>(),
     MakeKernel<Block, MoveArgs, Move<Block>>(),
     MakeKernel<Block, Gated<MoveArgs>, GatedMove<Block>>(),

@@ -86,6 +86,31 @@ Status StreamCommunicator::DoAgree(const Agreement& agreement) {
   });
 }
 
+Status StreamCommunicator::Come(const Agreement& agreement, const Status& own) {
+  if (!control().has_board()) return own.ok() ? own : control().KeepGroupAfter(own);
+  if (own.ok()) return control().Agree(agreement);
+  COLLOPS_RETURN_IF_ERROR(control().Refuse(agreement.called(), own));
+  return control().KeepGroupAfter(own);
+}
+
+Status StreamCommunicator::DoAgreeOnHost(const Agreement& agreement, const Status& own,
+                                         void* stream) {
+  const char* const name = agreement.called();
+  return RunOnDevice(name, [&]() -> Status {
+    COLLOPS_RETURN_IF_ERROR(MeetOnce(name));
+    COLLOPS_RETURN_IF_ERROR(CheckPeers(name, control().has_board()));
+    bool is_captured = false;
+    Status ready = own;
+    if (ready.ok()) ready = InCall(name, calls_.FindCapture(stream, &is_captured));
+    if (ready.ok() && is_captured) {
+      ready = Error(ERROR_INVALID_STREAM, name,
+                    ": the stream is captured, and the numbers of rows are read when the call is "
+                    "made: a graph would repeat those of this call");
+    }
+    return Come(agreement, ready);
+  });
+}
+
 Status StreamCommunicator::DoCheck() {
   return RunOnDevice("check", [&] { return CheckPeers("check", false); });
 }
@@ -104,13 +129,8 @@ Status StreamCommunicator::PrepareTogether(const Agreement& agreement, uint64_t 
                     ": the stream is captured, and this is the first call of these sizes, which "
                     "loads kernels while the ranks of a GPU wait: run it once before capturing");
     }
-    const auto come = [&](const Status& own) -> Status {
-      if (own.ok()) return control().Agree(agreement);
-      COLLOPS_RETURN_IF_ERROR(control().Refuse(name, own));
-      return control().KeepGroupAfter(own);
-    };
-    COLLOPS_RETURN_IF_ERROR(come(ready));
-    COLLOPS_RETURN_IF_ERROR(come(InCall(name, work())));
+    COLLOPS_RETURN_IF_ERROR(Come(agreement, ready));
+    COLLOPS_RETURN_IF_ERROR(Come(agreement, InCall(name, work())));
     prepared_.insert(key);
     return Ok();
   });

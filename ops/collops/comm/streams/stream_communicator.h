@@ -278,6 +278,7 @@ class StreamCommunicator : public BackendCommunicator {
   bool ConnectsInEngine() const override { return true; }
   Status DoConnect() override;
   Status DoAgree(const Agreement& agreement) override;
+  Status DoAgreeOnHost(const Agreement& agreement, const Status& own, void* stream) override;
   Status DoCheck() override;
   Status DoRefuse(const char* name, const Status& reason) override;
   void OnLeave() override;
@@ -319,6 +320,8 @@ class StreamCommunicator : public BackendCommunicator {
   // Checks that a call may be put on its stream: its peers, and what the ranks agree on.
   Status Prepare(const char* name, const Agreement* agreement, const RankSet& needed);
   Status NoStream(const char* name);
+  // The board's agreement, or a refusal that every rank hears of; the group lives on.
+  Status Come(const Agreement& agreement, const Status& own);
   // Refuses what cannot be done for a captured call.
   Status CheckCapture(const char* name, const Agreement* agreement, void* stream);
   bool IsIdle();

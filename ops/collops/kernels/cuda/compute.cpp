@@ -93,12 +93,14 @@ Status CudaCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, vo
       return kernels_.Launch(
           ConvertArgs{ArgsOf(step.a), ArgsOf(step.c), step.c.rows, step.c.columns}, BytesOf(step.c),
           stream);
-    case StreamStep::kAddRow:
+    case StreamStep::kAdd:
       break;
   }
+  MatrixArgs added = ArgsOf(step.b);
+  if (step.b.rows == 1) added.row_step = 0;
   return kernels_.Launch(
-      AddRowArgs{ArgsOf(step.a), ArgsOf(step.b), ArgsOf(step.c), step.c.rows, step.c.columns},
-      BytesOf(step.c), stream);
+      AddArgs{ArgsOf(step.a), added, ArgsOf(step.c), step.c.rows, step.c.columns}, BytesOf(step.c),
+      stream);
 }
 
 Status CudaCompute::Prepare(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {

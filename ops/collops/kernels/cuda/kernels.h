@@ -19,7 +19,7 @@ namespace collops::cuda {
 // Every kernel, by the name that its arguments have.
 inline constexpr std::array kKernelNames = {
     ReduceSlicesArgs::kName,  ConvertArgs::kName,
-    AddRowArgs::kName,        GateArgs::kName,
+    AddArgs::kName,           GateArgs::kName,
     MoveArgs::kName,          MoveArgs::kGatedName,
     ReduceScatterArgs::kName, ReduceScatterArgs::kGatedName};
 

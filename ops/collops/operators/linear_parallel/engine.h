@@ -289,6 +289,13 @@ struct StreamTimes {
 };
 StreamTimes ModelTimes(const LinearPlan& plan, const DeviceShare& share);
 
+// Beside what a device's products run. A product of one rank alone may run before the ranks have
+// met, and later has the same algorithm.
+kernels::Beside BesideProducts(const Communicator& communicator, bool overlaps, bool alone);
+
+// Ok, or why the communicator's device, whose products are `compute`, has none.
+Status CheckProducts(const Communicator& communicator, kernels::StreamCompute* compute);
+
 // The plan's schedule for ranks that lie on devices like this.
 const LinearSchedule& ChooseSchedule(const LinearPlan& plan, const DeviceShare& share);
 

@@ -352,13 +352,12 @@ class ExpertsCall {
 
 }  // namespace
 
-Status CheckExpertSupport(const Communicator& communicator, DType dtype) {
-  COLLOPS_CHECK_ARG(communicator.device().kind == DeviceKind::kCpu, ERROR_UNSUPPORTED, "backend ",
-                    communicator.spec().backend, ": products with experts run on the CPU alone");
+Status CheckExpertSupport(const Communicator& communicator, kernels::StreamCompute* compute,
+                          DType dtype) {
   for (const DType moved : {dtype, DType::kFloat32}) {
     COLLOPS_RETURN_IF_ERROR(communicator.Supports(Primitive::kExchange, moved, ReduceOp::kSum));
   }
-  return Ok();
+  return CheckProducts(communicator, compute);
 }
 
 Status PlanExperts(ExpertsPlan* plan) {
@@ -369,6 +368,11 @@ Status PlanExperts(ExpertsPlan* plan) {
   COLLOPS_CHECK_ARG(most_rows <= most, ERROR_INVALID_TENSOR_SIZE, plan->voice.called,
                     ": a product of ", most_rows, " rows and ", layout.n,
                     " columns exceeds an int64: split the call");
+  if (plan->stream_compute != nullptr) {
+    COLLOPS_CHECK_ARG(!plan->is_quantised(), ERROR_UNSUPPORTED, plan->voice.called,
+                      ": a device does not multiply int8");
+    return PlanExpertStreams(plan);
+  }
   plan->gemm = kernels::PlanGemm(plan->dtype, layout.k, layout.n, layout.trans_weight);
   Places places(kernels::kGemmAlignment);
   const int64_t moved_columns = layout.to_experts ? layout.k : layout.n;
@@ -393,8 +397,28 @@ Status PlanExperts(ExpertsPlan* plan) {
   return Ok();
 }
 
+Status MeetForExperts(const ExpertsPlan& plan, const Agreement& agreement, const Status& own,
+                      Communicator* communicator, void* stream) {
+  const char* const called = agreement.called();
+  if (plan.stream_compute != nullptr) {
+    const Status status =
+        !own.ok() || stream != nullptr
+            ? own
+            : Error(ERROR_INVALID_STREAM, plan.voice.called,
+                    ": there is no stream: pass tensors of the device, or stream=");
+    return communicator->AgreeOnHost(agreement, status, stream);
+  }
+  // The caller's own fault is what it hears of, whatever becomes of the refusal.
+  if (!own.ok()) static_cast<void>(communicator->Refuse(called, own));
+  return own;
+}
+
 Status RunExperts(const ExpertsPlan& plan, const ExpertRows& rows, const ExpertsTensors& tensors,
-                  const Agreement& agreement, void* workspace, Communicator* communicator) {
+                  const Agreement& agreement, void* workspace, Communicator* communicator,
+                  void* stream) {
+  if (plan.stream_compute != nullptr) {
+    return RunExpertStreams(plan, rows, tensors, agreement, workspace, communicator, stream);
+  }
   return ExpertsCall(plan, rows, tensors, Aligned(workspace, kernels::kGemmAlignment))
       .Run(agreement, communicator);
 }

@@ -69,6 +69,9 @@ class ExpertRows {
   // Of this rank's rows, those for the place of a rank: how many, and where they begin.
   const int64_t* to_rank() const { return to_rank_.data(); }
   const int64_t* begin_of() const { return begin_of_.data(); }
+  // Those for one expert of that rank.
+  int64_t to(int rank, int64_t expert) const { return to_[Cell(rank, expert)]; }
+  int64_t begin_to(int rank, int64_t expert) const { return to_begin_[Cell(rank, expert)]; }
   // Rows of a rank for this rank's experts.
   const int64_t* from_rank() const { return from_rank_.data(); }
 
@@ -80,6 +83,8 @@ class ExpertRows {
   // Rows of a rank for one of the experts, and where they begin among those of that rank for all.
   int64_t from(int rank, int64_t expert) const { return from_[Cell(rank, expert)]; }
   int64_t begin_from(int rank, int64_t expert) const { return from_begin_[Cell(rank, expert)]; }
+  // Where they begin among the rows of this rank's experts.
+  int64_t begin_at_expert(int rank, int64_t expert) const { return at_begin_[Cell(rank, expert)]; }
 
   const std::vector<int64_t>& to_cells() const { return to_; }
   const std::vector<int64_t>& from_cells() const { return from_; }
@@ -94,7 +99,9 @@ class ExpertRows {
   int64_t experts_;
   std::vector<int64_t> to_;
   std::vector<int64_t> from_;
+  std::vector<int64_t> to_begin_;
   std::vector<int64_t> from_begin_;
+  std::vector<int64_t> at_begin_;
   std::vector<int64_t> to_rank_;
   std::vector<int64_t> begin_of_;
   std::vector<int64_t> from_rank_;
@@ -114,7 +121,8 @@ struct ExpertsPlan : PlanDetails {
   bool has_residual = false;
   DType scale_dtype = DType::kUndefined;  // of what is int8: float32, or int64 with one in its half
   bool has_token_scale = false;
-  kernels::GemmPlan gemm = {};
+  kernels::StreamCompute* stream_compute = nullptr;  // null on the CPU
+  kernels::GemmPlan gemm = {};                       // on the CPU
 
   // Places in the workspace.
   int64_t scales = 0;        // in float32
@@ -122,10 +130,17 @@ struct ExpertsPlan : PlanDetails {
   int64_t row_scales = 0;    // of the rows that are multiplied at a time
   int64_t moved = 0;     // rows from other ranks, or products for them, one rank after the other
   int64_t partials = 0;  // products in float32 of this rank's rows, of each member of a place
+  int64_t tile = 0;
+  // The CPU's.
   int64_t panels = 0;
   int64_t edge = 0;  // rows of a panel that are from several ranks
   int64_t weight_block = 0;
-  int64_t tile = 0;
+  // A device's.
+  bool converts = false;  // operands become float32, because products of their type do not
+  int64_t float_rows = 0;
+  int64_t float_weight = 0;  // of one expert
+  int64_t scratch = 0;       // of the products and sums
+  int64_t scratch_bytes = 0;
   int64_t bytes = 0;  // of the workspace
 
   // Whether products leave in float32, to be added up or to meet the residual before they are
@@ -151,10 +166,23 @@ struct ExpertsTensors {
   void* rows = nullptr;  // the rows of this rank's experts are wanted here, or null
 };
 
+// Before RunExperts(): with an error of this rank, which is returned, the other ranks hear of it
+// before anything moves. On a device the ranks agree here, on the host; on the CPU later.
+Status MeetForExperts(const ExpertsPlan& plan, const Agreement& agreement, const Status& own,
+                      Communicator* communicator, void* stream);
+
 // Runs a planned call with rows that fit. `agreement` has the numbers of rows of each pair.
-// `workspace` has plan.bytes bytes, of any alignment.
+// `workspace` has plan.bytes bytes, of any alignment; on a device its memory, which the stream
+// uses.
 Status RunExperts(const ExpertsPlan& plan, const ExpertRows& rows, const ExpertsTensors& tensors,
-                  const Agreement& agreement, void* workspace, Communicator* communicator);
+                  const Agreement& agreement, void* workspace, Communicator* communicator,
+                  void* stream);
+
+// These two on a device.
+Status PlanExpertStreams(ExpertsPlan* plan);
+Status RunExpertStreams(const ExpertsPlan& plan, const ExpertRows& rows,
+                        const ExpertsTensors& tensors, const Agreement& agreement, void* workspace,
+                        Communicator* communicator, void* stream);
 
 // The weight fits x, and scales and residual the weight; their numbers of dims are right. Fills in
 // k, n and trans_weight; the layout's experts and x_rows are set.
@@ -162,7 +190,9 @@ Status CheckExpertInputs(const ExpertsVoice& voice, const LinearSettings& settin
                          const std::vector<TensorDesc>& inputs, ExpertsLayout* layout);
 
 // Whether rows of this type can be exchanged, and products where they are.
-Status CheckExpertSupport(const Communicator& communicator, DType dtype);
+// `compute`: of the communicator's device, if there is one.
+Status CheckExpertSupport(const Communicator& communicator, kernels::StreamCompute* compute,
+                          DType dtype);
 
 // The struct's fields of experts, in ATB's order.
 Status CheckExperts(const LinearParallelParam& param);

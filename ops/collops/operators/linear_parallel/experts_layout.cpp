@@ -48,23 +48,28 @@ ExpertRows::ExpertRows(const ExpertsLayout& layout, std::vector<int64_t> to,
     : experts_(layout.experts), to_(std::move(to)), from_(std::move(from)) {
   const int size = layout.rank_size;
   for (int r = 0; r < size; ++r) {
+    // The members of a place get the same rows.
+    const bool is_first = r % layout.tp_size == 0;
+    begin_of_.push_back(is_first ? own_ : begin_of_.back());
     int64_t sent = 0;
     int64_t received = 0;
     for (int64_t l = 0; l < experts_; ++l) {
+      to_begin_.push_back(begin_of_.back() + sent);
       sent += to_[Cell(r, l)];
       from_begin_.push_back(received);
       received += from_[Cell(r, l)];
     }
-    // The members of a place get the same rows.
-    const bool is_first = r % layout.tp_size == 0;
-    begin_of_.push_back(is_first ? own_ : begin_of_.back());
     if (is_first) own_ += sent;
     to_rank_.push_back(sent);
     from_rank_.push_back(received);
   }
+  at_begin_.resize(from_.size());
   for (int64_t l = 0; l < experts_; ++l) {
     expert_begin_.push_back(of_experts_);
-    for (int s = 0; s < size; ++s) of_experts_ += from_[Cell(s, l)];
+    for (int s = 0; s < size; ++s) {
+      at_begin_[Cell(s, l)] = of_experts_;
+      of_experts_ += from_[Cell(s, l)];
+    }
     for_expert_.push_back(of_experts_ - expert_begin_.back());
   }
 }

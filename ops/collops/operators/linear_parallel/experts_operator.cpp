@@ -147,7 +147,7 @@ Status ExpertsParallel::DescribeOutputs(const RankPlace& place,
 }
 
 Status ExpertsParallel::CheckSupport(DType dtype) const {
-  return CheckExpertSupport(communicator(), dtype);
+  return CheckExpertSupport(communicator(), communicator().stream_compute(), dtype);
 }
 
 Status ExpertsParallel::Complete(Plan* plan) const {
@@ -156,11 +156,13 @@ Status ExpertsParallel::Complete(Plan* plan) const {
       settings_, {communicator().rank(), communicator().size()}, plan->inputs, &planned->layout));
   planned->dtype = plan->inputs[0].dtype;
   planned->output_dtype = plan->outputs[0].dtype;
+  planned->stream_compute = communicator().stream_compute();
   planned->has_residual = settings_.param.hasResidual;
   const ExpertsInputs at(settings_);
   if (at.scale >= 0) planned->scale_dtype = plan->inputs[static_cast<size_t>(at.scale)].dtype;
   planned->has_token_scale = at.token_scale >= 0;
-  const EnginePlace place = ExpertsPlace(planned->layout, communicator());
+  EnginePlace place = ExpertsPlace(planned->layout, communicator());
+  place.has_int8 = planned->is_quantised();
   const Engine* engine = nullptr;
   COLLOPS_RETURN_IF_ERROR(ChooseEngine(settings_.engine, place, &engine, kExperts));
   planned_engine_ = engine->name;
@@ -188,24 +190,23 @@ void ExpertsParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
 }
 
 Status ExpertsParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
-                            void* /*stream*/) {
+                            void* stream) {
   const ExpertsInputs at(settings_);
   const auto& planned = static_cast<const ExpertsPlan&>(*plan.details);
   const ExpertsLayout& layout = planned.layout;
   std::unique_ptr<ExpertRows> rows;
-  Status status =
+  Status own =
       ExpertRows::FromTable(layout, planned.voice, ReadTable(pack.inputs[at.table()]), &rows);
-  if (status.ok()) status = rows->CheckFit(layout, planned.voice);
-  if (!status.ok()) {
-    static_cast<void>(Refuse(status));
-    return status;
-  }
+  if (own.ok()) own = rows->CheckFit(layout, planned.voice);
   Agreement agreement = *plan.agreement;
   const bool sends = layout.to_experts;
-  agreement
-      .Pairwise("the rows sent", sends ? rows->to_rank() : rows->from_rank(), "the rows received",
-                sends ? rows->from_rank() : rows->to_rank(), layout.rank, layout.rank_size)
-      .Equal("a hash of globalTokensPerExpertMatrix", rows->table_hash());
+  if (own.ok()) {
+    agreement
+        .Pairwise("the rows sent", sends ? rows->to_rank() : rows->from_rank(), "the rows received",
+                  sends ? rows->from_rank() : rows->to_rank(), layout.rank, layout.rank_size)
+        .Equal("a hash of globalTokensPerExpertMatrix", rows->table_hash());
+  }
+  COLLOPS_RETURN_IF_ERROR(MeetForExperts(planned, agreement, own, &communicator(), stream));
   ExpertsTensors tensors;
   const auto data = [&pack](int i) {
     return i < 0 ? nullptr : pack.inputs[static_cast<size_t>(i)].data;
@@ -216,7 +217,7 @@ Status ExpertsParallel::Run(const Plan& plan, const VariantPack& pack, void* wor
   tensors.token_scale = data(at.token_scale);
   tensors.residual = data(at.residual);
   tensors.output = pack.outputs[0].data;
-  return RunExperts(planned, *rows, tensors, agreement, workspace, &communicator());
+  return RunExperts(planned, *rows, tensors, agreement, workspace, &communicator(), stream);
 }
 
 }  // namespace collops

@@ -137,7 +137,7 @@ class GroupedPlan : public PlainPlan {
         settings_(SettingsOf(call)),
         agreement_(call.operation()) {}
 
-  Status Make(const PlainCall& call, const Communicator& group) {
+  Status Make(const PlainCall& call, Communicator& group) {
     ExpertsLayout& layout = planned_.layout;
     COLLOPS_RETURN_IF_ERROR(
         CheckOwn(call, group, signature_, settings_, &layout, &planned_.output_dtype));
@@ -146,6 +146,7 @@ class GroupedPlan : public PlainPlan {
     planned_.voice = VoiceOf(call);
     planned_.dtype = call.inputs[0].dtype;
     planned_.has_residual = call.product.has_residual;
+    planned_.stream_compute = group.stream_compute();
     const LinearInputs at(settings_);
     if (at.scale >= 0) planned_.scale_dtype = inputs_[static_cast<size_t>(at.scale)].dtype;
     planned_.has_token_scale = at.token_scale >= 0;
@@ -182,21 +183,26 @@ class GroupedPlan : public PlainPlan {
     for (const TensorDesc& output : outputs_) bytes.outputs.push_back(NumBytes(output));
     COLLOPS_RETURN_IF_ERROR(CheckMemory(signature_, pack, bytes, communicator.device()));
     COLLOPS_RETURN_IF_ERROR(CheckAddresses(signature_, pack, bytes));
-    return CheckExpertSupport(communicator, planned_.dtype);
+    return CheckExpertSupport(communicator, planned_.stream_compute, planned_.dtype);
+  }
+
+  uint64_t DeviceWorkspace(const Communicator& communicator,
+                           const PlainTensors& tensors) const override {
+    return Check(communicator, tensors).ok() ? static_cast<uint64_t>(planned_.bytes) : 0;
   }
 
   Status Run(Communicator* communicator, const PlainTensors& tensors) const override {
-    Status status = Check(*communicator, tensors);
-    void* const memory =
-        status.ok() ? PlainScratch(static_cast<uint64_t>(planned_.bytes)) : nullptr;
-    if (status.ok() && memory == nullptr) {
-      status = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", planned_.bytes,
-                     " bytes of workspace");
+    Status own = Check(*communicator, tensors);
+    void* memory = tensors.workspace;
+    if (own.ok() && planned_.stream_compute == nullptr) {
+      memory = PlainScratch(static_cast<uint64_t>(planned_.bytes));
+      if (memory == nullptr) {
+        own = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", planned_.bytes,
+                    " bytes of workspace");
+      }
     }
-    if (!status.ok()) {
-      static_cast<void>(communicator->Refuse(method(), status));
-      return status;
-    }
+    COLLOPS_RETURN_IF_ERROR(
+        MeetForExperts(planned_, agreement_, own, communicator, tensors.stream));
     ExpertsTensors of_call;
     of_call.x = tensors.x.view.data;
     const LinearInputs at(settings_);
@@ -209,7 +215,7 @@ class GroupedPlan : public PlainPlan {
     of_call.residual = data(at.residual);
     of_call.output = tensors.out.view.data;
     if (outputs_.size() > 1) of_call.rows = tensors.rows.view.data;
-    return RunExperts(planned_, *rows_, of_call, agreement_, memory, communicator);
+    return RunExperts(planned_, *rows_, of_call, agreement_, memory, communicator, tensors.stream);
   }
 
  private:
@@ -259,7 +265,7 @@ Status CheckGrouped(const PlainCall& call, const Communicator& group) {
   return CheckOwn(call, group, SignatureOf(call), SettingsOf(call), &layout, &output);
 }
 
-Status PlanGrouped(const PlainCall& call, const Communicator& group, PlanPointer* plan) {
+Status PlanGrouped(const PlainCall& call, Communicator& group, PlanPointer* plan) {
   auto made = std::make_shared<GroupedPlan>(call);
   COLLOPS_RETURN_IF_ERROR(made->Make(call, group));
   *plan = std::move(made);

@@ -265,11 +265,7 @@ Status LinearParallel::CheckSupport(DType dtype) const {
   COLLOPS_RETURN_IF_ERROR(communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum));
   COLLOPS_RETURN_IF_ERROR(
       communicator().Supports(Primitive::kReduce, DType::kFloat32, ReduceOp::kSum));
-  if (communicator().device().kind == DeviceKind::kCpu) return Ok();
-  COLLOPS_CHECK_ARG(communicator().stream_compute() != nullptr, ERROR_UNSUPPORTED, "backend ",
-                    communicator().spec().backend,
-                    ": LinearParallel does not run on it, it has no products");
-  return communicator().stream_compute()->Available();
+  return CheckProducts(communicator(), communicator().stream_compute());
 }
 
 Status LinearParallel::Complete(Plan* plan) const {

@@ -14,23 +14,10 @@ using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
 Status AcceptsStreams(const EnginePlace& place) {
-  COLLOPS_CHECK_ARG(!place.has_experts, ERROR_UNSUPPORTED, "it does not run types with experts");
   COLLOPS_CHECK_ARG(!place.has_int8, ERROR_UNSUPPORTED, "it does not multiply int8");
   COLLOPS_CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,
                     " are not on a device");
   return Ok();
-}
-
-// A product of one rank alone may run before the ranks have met, and later has the same algorithm.
-kernels::Beside BesideProducts(const Communicator& communicator, bool overlaps, bool alone) {
-  const DeviceShare share = communicator.device_share();
-  kernels::Beside beside;
-  beside.waits =
-      overlaps || share.ranks > 1 || (alone && communicator.spec().comm_mode == COMM_MULTI_THREAD);
-  if (overlaps && share.blocks_beside > 0) {
-    beside.multiprocessors = std::max(share.multiprocessors - share.blocks_beside, 1);
-  }
-  return beside;
 }
 
 // Equal for calls in turn whose products have the same sizes and types.
@@ -159,7 +146,7 @@ class StepMatrices {
               false};
     };
     StreamStep step;
-    step.kind = plan_.has_residual ? StreamStep::kAddRow : StreamStep::kConvert;
+    step.kind = plan_.has_residual ? StreamStep::kAdd : StreamStep::kConvert;
     step.a = {result(number), DType::kFloat32, rows, strip.columns, strip.columns, false};
     if (plan_.has_residual) step.b = columns_of(tensors_.residual, 1);
     step.c = columns_of(tensors_.output, rows);
@@ -495,6 +482,24 @@ Status RunStreams(const LinearRun& run) {
 }
 
 }  // namespace
+
+kernels::Beside BesideProducts(const Communicator& communicator, bool overlaps, bool alone) {
+  const DeviceShare share = communicator.device_share();
+  kernels::Beside beside;
+  beside.waits =
+      overlaps || share.ranks > 1 || (alone && communicator.spec().comm_mode == COMM_MULTI_THREAD);
+  if (overlaps && share.blocks_beside > 0) {
+    beside.multiprocessors = std::max(share.multiprocessors - share.blocks_beside, 1);
+  }
+  return beside;
+}
+
+Status CheckProducts(const Communicator& communicator, kernels::StreamCompute* compute) {
+  if (communicator.device().kind == DeviceKind::kCpu) return Ok();
+  COLLOPS_CHECK_ARG(compute != nullptr, ERROR_UNSUPPORTED, "backend ", communicator.spec().backend,
+                    ": LinearParallel does not run on it, it has no products");
+  return compute->Available();
+}
 
 const Engine kStreams = {"streams", &AcceptsStreams, &PlanStreams, &RunStreams};
 

@@ -283,7 +283,7 @@ Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
       return Ok();
     case PlainCall::kAllToAllVGroupedMatmul:
     case PlainCall::kGroupedMatmulAllToAllV:
-      COLLOPS_RETURN_IF_ERROR(PlanGrouped(call, group, &kept->plan));
+      COLLOPS_RETURN_IF_ERROR(PlanGrouped(call, *communicator_, &kept->plan));
       kept->result = kept->plan->output_shape();
       kept->result_dtype = kept->plan->output_dtype();
       return Ok();

@@ -193,7 +193,7 @@ Status PlanBroadcast(const PlainCall& call, const Communicator& group, PlanPoint
 // A product; it keeps the communicator.
 Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> group, PlanPointer* plan);
 // A grouped product, of one call only: its counts change with every call.
-Status PlanGrouped(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+Status PlanGrouped(const PlainCall& call, Communicator& group, PlanPointer* plan);
 // all_to_all_matmul and matmul_all_to_all.
 Status PlanExchangedProduct(const PlainCall& call, const Communicator& group, PlanPointer* plan);
 // What of a grouped product does not depend on what other ranks send.

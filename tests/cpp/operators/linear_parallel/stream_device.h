@@ -88,7 +88,7 @@ inline std::vector<float> Multiplied(const StreamStep& step) {
 inline void Compute(const StreamStep& step) {
   if (step.kind == StreamStep::kMultiply) return Store(step.c, Multiplied(step));
   std::vector<float> values = Load(step.a);
-  if (step.kind == StreamStep::kAddRow) {
+  if (step.kind == StreamStep::kAdd) {
     const std::vector<float> row = Load(step.b);
     for (size_t i = 0; i < values.size(); ++i) values[i] += row[i % row.size()];
   }

@@ -218,7 +218,7 @@ class AclCompute::Prepared {
       case StreamStep::kConvert:
         second_ = aclnn_.cast;
         return aclnn_.cast_size(a, static_cast<int32_t>(step.c.dtype), c, &bytes_, &executor_);
-      case StreamStep::kAddRow:
+      case StreamStep::kAdd:
         break;
     }
     second_ = aclnn_.add;
@@ -260,7 +260,7 @@ const char* Name(StreamStep::Kind kind) {
       return "aclnnMatmul";
     case StreamStep::kConvert:
       return "aclnnCast";
-    case StreamStep::kAddRow:
+    case StreamStep::kAdd:
       return "aclnnAdd";
   }
   return "";

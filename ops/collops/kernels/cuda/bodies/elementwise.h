@@ -29,9 +29,9 @@ struct ConvertArgs {
   int64_t columns;
 };
 
-// c[i, j] = a[i, j] + b[0, j]. `c` may be `a`.
-struct AddRowArgs {
-  static constexpr const char* kName = "collops_add_row";
+// c = a + b; with a row_step of 0 the one row of `b` is added to every row. `c` may be `a`.
+struct AddArgs {
+  static constexpr const char* kName = "collops_add";
   MatrixArgs a;
   MatrixArgs b;
   MatrixArgs c;
@@ -138,12 +138,12 @@ COLLOPS_DEVICE void Convert(const ConvertArgs& args, Block& block) {
 }
 
 template <class Block>
-COLLOPS_DEVICE void AddRow(const AddRowArgs& args, Block& block) {
+COLLOPS_DEVICE void Add(const AddArgs& args, Block& block) {
   ForEachGroup(args.rows, args.columns, block, [&](int64_t row, int64_t column, int count) {
     float values[kGroup] = {};
     float added[kGroup] = {};
     LoadAny(args.a, row, column, count, values);
-    LoadAny(args.b, 0, column, count, added);
+    LoadAny(args.b, row, column, count, added);
     for (int i = 0; i < kGroup; ++i) values[i] = values[i] + added[i];
     StoreAny(args.c, row, column, count, values);
   });

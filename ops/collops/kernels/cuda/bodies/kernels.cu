@@ -21,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(512)
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-    collops_add_row(const __grid_constant__ AddRowArgs args) {
+    collops_add(const __grid_constant__ AddArgs args) {
   DeviceBlock block;
-  AddRow(args, block);
+  Add(args, block);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
