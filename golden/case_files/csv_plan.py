@@ -60,9 +60,6 @@ def plan_row(row: CsvRow) -> Plan:
     """
     if row.operator not in OPERATIONS:
         return Plan("skip", f"{row.operator} is not an operator of collops")
-    outside = OPERATIONS[row.operator].outside(row.params)
-    if outside:
-        return Plan("skip", outside)
     for is_outside, reason in _OUTSIDE:
         if is_outside(row):
             return Plan("skip", reason)

@@ -108,6 +108,8 @@ def _cases(size: int) -> Iterator[Case]:
         ("channel", 2, (3, 2, 48), "random"),
         ("special", 2, (2, 64), "special"),
         ("no_rows", 1, (0, 16), "random"),
+        ("one_dim", 1, (80,), "special"),
+        ("wide", 2, (9, 4112), "random"),
     ):
         plain = case(f"quantised-{name}", shape, "int8", op="sum", kind=kind)
         yield replace(plain, quant_type=mode)
@@ -185,10 +187,6 @@ def _faults(inputs: Inputs) -> Iterator[Fault]:
         yield Fault(kind, text, partial(outputs, way))
 
 
-def _outside(params: Params) -> str:
-    return "quantised" if _is_quantised(params) else ""
-
-
 _SCALES = (Input("scale", "float16"), Input("offset", "float16"))
 
 ALL_REDUCE = Operator(
@@ -204,5 +202,4 @@ ALL_REDUCE = Operator(
     accuracy=COMPUTES,
     reductions=(*ATB_REDUCE_OPS, "prod"),
     more_dtypes=lambda params: set() if _is_quantised(params) else {"float64", "uint8"},
-    outside=_outside,
 )

@@ -64,7 +64,7 @@ class Operator:
       data or must fail before it does; `rank_params` is the rank's OpParam, where ranks differ in
       more than their number;
     - `accuracy` is MOVES, SCATTERS or COMPUTES; `reductions` are ATB's; `more_dtypes` are those of
-      x that collops takes beside ATB's; `outside` says why collops has no such call, "" if it has.
+      x that collops takes beside ATB's.
 
     Example:
         >>> from .table import OPERATORS
@@ -93,7 +93,6 @@ class Operator:
     accuracy: str = MOVES
     reductions: tuple[str, ...] = ATB_REDUCE_OPS
     more_dtypes: Callable[[Params], Collection[str]] = lambda params: {"float64", "uint8", "bool"}
-    outside: Callable[[Params], str] = lambda params: ""
 
     def inputs_of(self, params: Params) -> tuple[Input, ...]:
         """Return the inputs behind x of a call."""

@@ -147,6 +147,9 @@ LARGE_LINEAR_RUNS = [
 # Why a backend has no runs.
 NO_MESSAGES = {"cuda": "refused: backend cuda has no messages between two ranks: use nccl"}
 NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hccl", *GPU_BACKENDS)}
+NO_QUANTISED_SUMS = dict.fromkeys(
+    ("hccl", *GPU_BACKENDS), "refused: AllReduce with a quantType runs on CPU tensors alone"
+)
 NO_INT8 = dict.fromkeys(("hccl", *GPU_BACKENDS), "it does not multiply int8")
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
@@ -162,6 +165,11 @@ def even_row(name: str) -> OperatorRuns:
     moves = name in ("all_gather", "broadcast")
     cases = partial(even.cases_of, name)
     return OperatorRuns(cases, even.call, EVEN_RUNS, bounds=even.bounds, moves=moves)
+
+
+def quantised_row() -> OperatorRuns:
+    cases, call = even.quantised_cases, even.call_quantised
+    return OperatorRuns(cases, call, QUANTISED_RUNS, moves=False, without=NO_QUANTISED_SUMS)
 
 
 def all_to_all_row(name: str) -> OperatorRuns:
@@ -193,6 +201,7 @@ TABLE: dict[str, OperatorRuns] = {
     "all_gather": even_row("all_gather"),
     "reduce_scatter": even_row("reduce_scatter"),
     "all_reduce": even_row("all_reduce"),
+    "all_reduce, quantised": quantised_row(),
     "broadcast": even_row("broadcast"),
     "all_to_all": all_to_all_row("all_to_all"),
     "all_to_all_v": all_to_all_row("all_to_all_v"),

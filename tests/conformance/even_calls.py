@@ -50,6 +50,11 @@ def bounds(case: Case, run: Run) -> list[Any] | None:
     return np.split(allowed, case.rank_size)
 
 
+@lru_cache
+def quantised_cases(run: Run) -> tuple[Case, ...]:
+    return tuple(c for c in all_cases("all_reduce", rank_sizes=(run.ranks,)) if c.quant_type)
+
+
 class Tensors:
     """x and the output of one case on this rank; they may share memory where the run says so."""
 
@@ -93,6 +98,20 @@ def call_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
     if tensors.x is not tensors.out:
         assert run.values(tensors.x).tobytes() == tensors.before, "x was changed"
     return run.values(tensors.out)
+
+
+def call_quantised(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
+    fields = run.param(comm)
+    if run.backend == "hccl":
+        fields["backend"] = "lccl"  # as in ATB
+    fields |= {"quant_type": case.quant_type, "out_data_type": 1, "rank_root": case.root}
+    op = collops.Operation(collops.AllReduceParam(**fields))
+    ins = [run.place(comm, tensor) for tensor in inputs(case)[comm.rank].values()]
+    before = [run.values(tensor).tobytes() for tensor in ins]
+    out = run.poisoned(comm, ins[0].shape, np.float16)
+    run.execute(comm, op, ins, [out])
+    assert [run.values(tensor).tobytes() for tensor in ins] == before, "an input was changed"
+    return [run.values(out)]
 
 
 def call_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:

@@ -22,6 +22,8 @@ REFUSED = {
     backend: {
         f"backend {backend} does not run it: {TRANSPOSE}": 3,
         f"backend {backend} does not run it: {INT8}": 16,
+        f"backend {backend} does not run it: backend {backend}: AllReduce with a quantType runs on "
+        "CPU tensors alone": 4,
     }
     for backend in ("cuda", "nccl", "hccl")
 }

@@ -121,6 +121,13 @@ def of_int8(values: dict[str, Any], quant_type: int = 1, x: str = "int8") -> Non
     values["ins"] = [np.ones((6, 4), x), weight, bias, scale, np.ones(5, "f2")]
 
 
+def int8_sums(values: dict[str, Any], quant_type: int = 1, columns: int = 16) -> None:
+    """Makes a call of AllReduce a quantised one."""
+    values.update(quant_type=quant_type, out_data_type=1, out=np.empty((4, columns), "f2"))
+    scale = np.ones(1 if quant_type == 1 else columns, "f2")
+    values["ins"] = [np.ones((4, columns), "i1"), scale, np.ones(1, "f2")]
+
+
 def attempt(call: Callable[..., Any], *args: Any) -> None:
     """A call that is refused, before the one that counts."""
     with contextlib.suppress(collops.Error):
@@ -143,6 +150,7 @@ WORDS: dict[str, Any] = {
     "on": On,
     "grid": collops.TwoDimTPInfo,
     "with_format": collops.with_format,
+    "int8_sums": int8_sums,
     "of_int8": of_int8,
     "with_experts": with_experts,
 }

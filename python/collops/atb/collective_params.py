@@ -39,7 +39,7 @@ class AllGatherVParam(Param):
 
 
 class AllReduceQuantType(enum.IntEnum):
-    """How an AllReduce is quantised, with ATB's numbers; only QUANT_TYPE_UNQUANT runs here."""
+    """How an AllReduce is quantised, with ATB's numbers: not, by one scale, by one per column."""
 
     QUANT_TYPE_UNQUANT = 0
     QUANT_TYPE_UNDEFINED = 0
@@ -55,8 +55,9 @@ class AllReduceParam(Param):
 
     Args:
         all_reduce_type: ``"sum"``, ``"max"``, ``"min"`` or, not with lccl, ``"prod"``.
-        quant_type: one of AllReduceParam.QuantType; all but QUANT_TYPE_UNQUANT, 0, are refused.
-        out_data_type: the element type of a quantised output, as an aclDataType; not read.
+        quant_type: one of AllReduceParam.QuantType. With a scale x is int8, the output float16, and
+            scale and offset are inputs behind x.
+        out_data_type: the element type of a quantised output, as an aclDataType: 1, float16.
 
     Source of the semantics: ``atb::infer::AllReduceParam``.
 

@@ -1,4 +1,5 @@
-// StoreSum() on every instruction set, against sums that are added and rounded one by one.
+// StoreSum(), WidenInt8() and ScaleSums() on every instruction set, against sums that are added,
+// scaled and rounded one by one.
 #include "collops/kernels/reduce/reduce.h"
 
 #include <cmath>
@@ -181,5 +182,49 @@ TEST(TheOutputMayBeAPartial) {
     const float* const partials[] = {b.data(), a.data()};
     StoreSum(DType::kFloat32, partials, 2, 50, nullptr, 2, 50, a.data(), 50);
     EXPECT_EQ(a, std::vector<float>(100, 3.5f));
+  }
+}
+
+// In any number of threads, at odd addresses, past 2^24, which float32 does not hold exactly.
+TEST(SumsOfInt8AreScaledAndRoundedStepByStep) {
+  std::mt19937 random(3);
+  for (const int64_t columns : {16, 48, 4112}) {
+    for (const int64_t num_scales : {int64_t{1}, columns}) {
+      const int64_t count = columns * (columns > 4000 ? 41 : 3);
+      const auto total = static_cast<size_t>(count);
+      std::vector<char> bytes(total + 1), sums(4 * total + 1), scales(2 * total + 1);
+      for (char& byte : bytes) byte = static_cast<char>(random());
+      for (int64_t i = 0; i < num_scales; ++i)
+        Write(DType::kFloat16, num_scales == 1 ? -0.0f : Number(random), scales.data() + 1 + 2 * i);
+      const float shift = Number(random);
+      std::vector<char> wanted(2 * total + 1, kPoison);
+      for (size_t i = 0; i < total; ++i) {
+        const int32_t sum = bytes[i + 1] * (i % 3 == 0 ? 1 : 1234567);
+        std::memcpy(sums.data() + 1 + 4 * i, &sum, 4);
+        const volatile float shifted = static_cast<float>(sum) + shift;
+        const size_t column = i % static_cast<size_t>(num_scales);
+        const float scale = Read(DType::kFloat16, scales.data() + 1 + 2 * column);
+        const volatile float scaled = shifted * scale;
+        const float any_nan = std::isnan(scaled) ? std::nanf("") : scaled;
+        Write(DType::kFloat16, any_nan, wanted.data() + 1 + 2 * i);
+      }
+      for (const Isa isa : RunnableIsas()) {
+        ForceIsa(isa);
+        ForceNumThreads(columns > 4000 ? 3 : 1);
+        std::vector<char> out(wanted.size(), kPoison), wide(sums.size());
+        collops::kernels::WidenInt8(bytes.data() + 1, count, wide.data() + 1);
+        collops::kernels::ScaleSums(sums.data() + 1, count, shift, scales.data() + 1, num_scales,
+                                    out.data() + 1);
+        for (size_t i = 0; i < total; ++i) {
+          int32_t widened = 0;
+          std::memcpy(&widened, wide.data() + 1 + 4 * i, 4);
+          EXPECT_EQ(widened, int32_t{bytes[i + 1]});
+          if (std::isnan(Read(DType::kFloat16, out.data() + 1 + 2 * i)))
+            Write(DType::kFloat16, std::nanf(""), out.data() + 1 + 2 * i);
+        }
+        EXPECT_TRUE(out == wanted);
+      }
+      ForceNumThreads(1);
+    }
   }
 }

@@ -14,6 +14,18 @@ namespace {
 // Bytes of the destination that one thread reduces at a time; a multiple of a cache line.
 constexpr int64_t kPartBytes = 128 << 10;
 
+// Calls body(begin, end) for parts of [0, count), in whole units of 16 elements.
+template <typename Body>
+void InUnits(int64_t count, int64_t element_bytes, const Body& body) {
+  constexpr int64_t kUnit = 16;
+  const int64_t parts = count * element_bytes < kLeastSharedBytes ? 1 : NumThreads();
+  if (parts == 1) return body(int64_t{0}, count);
+  const int64_t units = count / kUnit;
+  ParallelFor(static_cast<int>(parts), [&](int part) {
+    body(units * part / parts * kUnit, units * (part + 1) / parts * kUnit);
+  });
+}
+
 }  // namespace
 
 const ReduceKernels& ActiveReduceKernels() {
@@ -72,6 +84,28 @@ void ToFloat32(DType dtype, const void* from, int64_t count, float* to) {
   } else {
     RunningSum(to, nullptr, &from, 1, count, dtype, ReduceOp::kSum);
   }
+}
+
+void WidenInt8(const void* from, int64_t count, void* to) {
+  const WidenInt8Kernel kernel = ActiveReduceKernels().widen_int8;
+  InUnits(count, 5, [&](int64_t begin, int64_t end) {
+    kernel(static_cast<char*>(to) + 4 * begin, static_cast<const char*>(from) + begin, end - begin);
+  });
+}
+
+void ScaleSums(const void* sums, int64_t count, float shift, const void* scales, int64_t num_scales,
+               void* out) {
+  const ScaleSumsKernel kernel = ActiveReduceKernels().scale_sums;
+  const bool has_one = num_scales == 1;
+  InUnits(count, 6, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t column = has_one ? 0 : begin % num_scales;
+      const int64_t length = has_one ? end - begin : std::min(end - begin, num_scales - column);
+      kernel(static_cast<char*>(out) + 2 * begin, static_cast<const char*>(sums) + 4 * begin, shift,
+             static_cast<const char*>(scales) + 2 * column, has_one, length);
+      begin += length;
+    }
+  });
 }
 
 void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,

@@ -34,6 +34,15 @@ void RunningSum(float* sums, const float* before, const void* const* sources, in
 // Numbers of float32, float16 or bfloat16 as float32. Any alignment of `from`.
 void ToFloat32(DType dtype, const void* from, int64_t count, float* to);
 
+// `count` int8 as int32, of which any number may be added up. A multiple of 16, any alignment.
+void WidenInt8(const void* from, int64_t count, void* to);
+
+// out[i] = float16((float32(sums[i]) + shift) * float32(scales[i modulo num_scales])), where each
+// step is rounded to float32: the same bits on every instruction set. `sums` are int32, `scales`
+// float16. `count` is a multiple of 16, num_scales 1 or another multiple. Any alignment.
+void ScaleSums(const void* sums, int64_t count, float shift, const void* scales, int64_t num_scales,
+               void* out);
+
 // out[i, j] = ((partials[0][i, j] + partials[1][i, j]) + ...) / divisor + residual[j] in float32,
 // rounded once to `dtype` (float32, bfloat16 or float16), to nearest even, preserving subnormals:
 // the same bits on every instruction set. `residual` is a row of `columns` elements of `dtype`, or

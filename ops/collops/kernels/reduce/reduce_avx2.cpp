@@ -51,8 +51,9 @@ struct Avx2 {
 
 }  // namespace
 
-const ReduceKernels kAvx2ReduceKernels = {&Kernels<Avx2>::Find, &FindRunningSumKernel<Avx2>,
+const ReduceKernels kAvx2ReduceKernels = {&Kernels<Avx2>::Find,      &FindRunningSumKernel<Avx2>,
                                           &FindStoreSumKernel<Avx2>, &FindWeightedSumKernel<Avx2>,
-                                          &FindQuantizeKernel<Avx2>};
+                                          &FindQuantizeKernel<Avx2>, &WidenBytes<Avx2>,
+                                          &ScaleSumRange<Avx2>};
 
 }  // namespace collops::kernels

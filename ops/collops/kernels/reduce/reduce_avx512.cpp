@@ -54,7 +54,8 @@ struct Avx512 {
 }  // namespace
 
 const ReduceKernels kAvx512ReduceKernels = {
-    &Kernels<Avx512>::Find, &FindRunningSumKernel<Avx512>, &FindStoreSumKernel<Avx512>,
-    &FindWeightedSumKernel<Avx512>, &FindQuantizeKernel<Avx512>};
+    &Kernels<Avx512>::Find,         &FindRunningSumKernel<Avx512>, &FindStoreSumKernel<Avx512>,
+    &FindWeightedSumKernel<Avx512>, &FindQuantizeKernel<Avx512>,   &WidenBytes<Avx512>,
+    &ScaleSumRange<Avx512>};
 
 }  // namespace collops::kernels

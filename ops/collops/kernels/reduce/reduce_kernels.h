@@ -26,6 +26,11 @@ using WeightedSumKernel = void (*)(void* out, const void* const* rows, const flo
 // Quantises a row and returns its scale; see QuantizeRows().
 using QuantizeKernel = float (*)(int8_t* out, const void* row, int64_t columns);
 
+// WidenInt8(), and ScaleSums() with a scale for each sum, or one for all.
+using WidenInt8Kernel = void (*)(char* to, const char* from, int64_t count);
+using ScaleSumsKernel = void (*)(char* out, const char* sums, float shift, const char* scales,
+                                 bool has_one_scale, int64_t count);
+
 // The kernels of one instruction set; each function is null where there is no such kernel. All sets
 // give the same bits.
 struct ReduceKernels {
@@ -35,6 +40,8 @@ struct ReduceKernels {
   StoreSumKernel (*store_sum)(DType dtype);
   WeightedSumKernel (*weighted_sum)(DType dtype);
   QuantizeKernel (*quantize)(DType dtype);
+  WidenInt8Kernel widen_int8;
+  ScaleSumsKernel scale_sums;
 };
 
 // Avx2 and Avx512 exist on x86-64 only, and run where CanRun() of isa.h says so.

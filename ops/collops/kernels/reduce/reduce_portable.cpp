@@ -57,7 +57,9 @@ struct Portable {
 }  // namespace
 
 const ReduceKernels kPortableReduceKernels = {
-    &Kernels<Portable>::Find, &FindRunningSumKernel<Portable>, &FindStoreSumKernel<Portable>,
-    &FindWeightedSumKernel<Portable>, &FindQuantizeKernel<Portable>};
+    &Kernels<Portable>::Find,      &FindRunningSumKernel<Portable>,
+    &FindStoreSumKernel<Portable>, &FindWeightedSumKernel<Portable>,
+    &FindQuantizeKernel<Portable>, &WidenBytes<Portable>,
+    &ScaleSumRange<Portable>};
 
 }  // namespace collops::kernels

@@ -9,8 +9,8 @@
 #include "collops/kernels/reduce/sum_loops.h"
 #include "collops/kernels/vector.h"
 
-// The loops of WeightedSums() and QuantizeRows(). In an unnamed namespace for the reason given in
-// vector.h. A Machine has vectors of kVectorBytes and converts float16.
+// The loops of WeightedSums(), QuantizeRows(), WidenInt8() and ScaleSums(). In an unnamed namespace
+// for the reason given in vector.h. A Machine has vectors of kVectorBytes and converts float16.
 namespace collops::kernels {
 namespace {
 
@@ -113,6 +113,38 @@ QuantizeKernel FindQuantizeKernel(DType dtype) {
   if (dtype == DType::kBFloat16) return &QuantizeRow<Machine, AsBFloat16<Machine>>;
   if (dtype == DType::kFloat16) return &QuantizeRow<Machine, AsFloat16<Machine>>;
   return nullptr;
+}
+
+template <typename Machine>
+using Int32Vector = Vector<int32_t, Machine::kVectorBytes>;
+
+template <typename Machine>
+void WidenBytes(char* to, const char* from, int64_t count) {
+  using Shorts = Vector<int16_t, Machine::kVectorBytes / 2>;
+  using Bytes = Vector<int8_t, Machine::kVectorBytes / 4>;
+  constexpr int64_t kLanes = Machine::kVectorBytes / 4;
+  for (int64_t i = 0; i < count; i += kLanes) {
+    // In two steps, as in QuantizeRow().
+    const auto shorts = __builtin_convertvector(Whole::Load<Bytes>(from + i), Shorts);
+    Whole::Store(to + 4 * i, __builtin_convertvector(shorts, Int32Vector<Machine>));
+  }
+}
+
+template <typename Machine>
+void ScaleSumRange(char* out, const char* sums, float shift, const char* scales, bool has_one_scale,
+                   int64_t count) {
+  constexpr int64_t kLanes = Machine::kVectorBytes / 4;
+  uint16_t first = 0;
+  if (count > 0) std::memcpy(&first, scales, sizeof(first));
+  const SumVector<Machine> one = Float16ToFloat(first) - SumVector<Machine>{};  // keeps -0
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const auto whole = Whole::Load<Int32Vector<Machine>>(sums + 4 * i);
+    const auto sum = __builtin_convertvector(whole, SumVector<Machine>) + shift;
+    const SumVector<Machine> scale =
+        has_one_scale ? one
+                      : Machine::WidenFloat16(Whole::Load<HalfVector<Machine>>(scales + 2 * i));
+    Whole::Store(out + 2 * i, Machine::NarrowFloat16(sum * scale));
+  }
 }
 
 }  // namespace
