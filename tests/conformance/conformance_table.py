@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.conformance import all_to_all_calls as all_to_all
 from tests.conformance import even_calls as even
+from tests.conformance import exchanged_calls as exchanged
 from tests.conformance import large_linear_cases as large
 from tests.conformance import linear_calls as linear
 from tests.conformance import message_calls as messages
@@ -219,6 +220,12 @@ TABLE: dict[str, OperatorRuns] = {
     "scatterv": plain_row(rooted.row_cases, rooted.scatterv, rooted.scattered),
     "reduce": plain_row(
         rooted.reductions, rooted.reduce, rooted.reduced, bounds=even.bounds, moves=False
+    ),
+    "all_to_all_matmul": moe_row(
+        partial(exchanged.cases, True), exchanged.multiply, exchanged.wanted, moves=False
+    ),
+    "matmul_all_to_all": moe_row(
+        partial(exchanged.cases, False), exchanged.multiply, exchanged.wanted, moves=False
     ),
     "moe_dispatch": moe_row(experts.dispatches, experts.moe_dispatch, experts.wanted_rows),
     "moe_combine": moe_row(experts.combines, experts.moe_combine, experts.wanted_sums, moves=False),
