@@ -58,7 +58,7 @@ struct X86Words {
 struct X86Features {
   bool avx2;         // AVX2, FMA and F16C
   bool avx512;       // AVX512F, BW, DQ and VL
-  bool amx;          // AMX_TILE and AMX_BF16
+  bool amx;          // AMX_TILE, AMX_BF16 and AVX512_BF16
   bool avx_vnni;     // AVX2 and AVX-VNNI
   bool avx512_bf16;  // AVX-512 and AVX512_BF16
   bool avx512_vnni;  // AVX-512 and AVX512_VNNI
@@ -85,10 +85,10 @@ inline X86Features FeaturesOf(const X86Words& words) {
   features.avx2 = has(words.xcr0, kYmmState) && has(words.leaf1_ecx, kFma | kF16c) &&
                   has(words.leaf7_ebx, kAvx2);
   features.avx512 = has(words.xcr0, kZmmState) && has(words.leaf7_ebx, kAvx512);
-  features.amx = has(words.xcr0, kTileState) && has(words.leaf7_edx, kAmx);
   features.avx_vnni = features.avx2 && has(words.leaf7_1_eax, kAvxVnni);
   features.avx512_bf16 = features.avx512 && has(words.leaf7_1_eax, kAvx512BFloat16);
   features.avx512_vnni = features.avx512 && has(words.leaf7_ecx, kAvx512Vnni);
+  features.amx = features.avx512_bf16 && has(words.xcr0, kTileState) && has(words.leaf7_edx, kAmx);
   features.amx_int8 = features.amx && has(words.leaf7_edx, kAmxInt8);
   return features;
 }

@@ -37,10 +37,22 @@ std::vector<Way> Ways() {
   return ways;
 }
 
-GemmPlan PlanOf(const Way& way, int64_t k, int64_t n, bool trans_weight) {
+std::vector<Way> WaysToWiden(DType dtype) {
+  std::vector<Way> ways;
+  for (const Way& way : Ways()) {
+    if (way.model == nullptr) ways.push_back(way);
+  }
+  if (dtype != DType::kBFloat16) return ways;
+  ways.push_back({"model of tiles", Isa::kPortable, false, &gemm_models::kTiles});
+  ways.push_back({"model of bfmmla", Isa::kPortable, false, gemm_models::kBlocks});
+  return ways;
+}
+
+GemmPlan PlanOf(const Way& way, int64_t k, int64_t n, bool trans_weight,
+                DType dtype = DType::kInt8) {
   ForceIsa(way.isa);
   AllowExtensions(way.extensions);
-  GemmPlan plan = PlanGemm(DType::kInt8, k, n, trans_weight);
+  GemmPlan plan = PlanGemm(dtype, k, n, trans_weight);
   if (way.model == nullptr) return plan;
   plan.kernels = way.model;
   plan.row_tile = way.model->row_tile;
@@ -137,6 +149,7 @@ TEST(Int8DoesNotDependOnThreads) {
   std::mt19937 random(4);
   ForceNumThreads(2);
   Check(131, 1050, 386, AllOfInt8(random));
+  Check(3, 4100, 386, AllOfInt8(random));
   ForceNumThreads(1);
 }
 
@@ -217,22 +230,18 @@ TEST(AnInt8WeightIsWidenedToTheTypeOfTheRows) {
               widened.values[static_cast<size_t>(i * weight.columns + j)] = RoundTo(dtype, value);
             }
           }
-          for (const Isa isa : RunnableIsas()) {
-            ForceIsa(isa);
-            for (const bool extensions : {false, true}) {
-              AllowExtensions(extensions);
-              for (const Cut& cut : {Cut{&random}, Cut{&random, false, true}}) {
-                std::vector<float> expected;
-                std::vector<float> got;
-                EXPECT_TRUE(
-                    Product(PlanGemm(dtype, kK, kColumns, trans), x, widened, {}, &expected));
-                EXPECT_TRUE(Product(PlanGemm(dtype, kK, kColumns, trans, true), x, weight, cut,
-                                    &got, {}, by));
-                if (std::memcmp(got.data(), expected.data(), got.size() * 4) == 0) continue;
-                check::Fail(__FILE__, __LINE__,
-                            collops::Concat(Name(isa), " ", collops::Name(dtype),
-                                            trans ? " trans" : "", " groups of ", group_k));
-              }
+          for (const Way& way : WaysToWiden(dtype)) {
+            for (const Cut& cut : {Cut{&random}, Cut{&random, false, true}}) {
+              std::vector<float> expected;
+              std::vector<float> got;
+              GemmPlan plan = PlanOf(way, kK, kColumns, trans, dtype);
+              EXPECT_TRUE(Product(plan, x, widened, {}, &expected));
+              plan.widens_weight = true;
+              EXPECT_TRUE(Product(plan, x, weight, cut, &got, {}, by));
+              if (std::memcmp(got.data(), expected.data(), got.size() * 4) == 0) continue;
+              check::Fail(__FILE__, __LINE__,
+                          collops::Concat(way.name, " ", collops::Name(dtype),
+                                          trans ? " trans" : "", " groups of ", group_k));
             }
           }
         }

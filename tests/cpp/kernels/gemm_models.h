@@ -166,7 +166,8 @@ struct Vectors {
   }
 };
 
-inline constexpr GemmKernels kTiles = TileKernels<ArrayRegisters, Vectors, PairUnits<Vectors>>();
+inline constexpr GemmKernels kTiles =
+    TileKernels<ArrayRegisters, Vectors, PairUnits<Vectors>, PairRounding<Vectors>>();
 inline constexpr GemmKernels kInt8Tiles =
     TileKernels<Int8Registers, Vectors, ByteQuadUnits<Vectors>>();
 

@@ -162,13 +162,13 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
     Panels panels(PackedRowsBytes(plan, end - first));
     PackGroup(plan, stored_x, first, end - first, cut, panels.data());
     for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
+      if (cut.in_passing && AreFewRows(plan, end - first)) {
+        MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip,
+                        scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld, scale,
+                        weight_scale);
+        continue;
+      }
       for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
-        if (cut.in_passing && plan.trans_weight && end - first <= plan.row_tile) {
-          MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip, k_block,
-                          scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld, scale,
-                          weight_scale);
-          continue;
-        }
         const WeightBlock block = cut.packed_before
                                       ? PackedWeightBlock(plan, packed.data(), strip, k_block,
                                                           end - first, scratch.data())

@@ -50,39 +50,44 @@ const char* WeightAt(const GemmPlan& plan, const void* weight, int64_t ldw, int6
   return static_cast<const char*>(weight) + (row * ldw + column) * WeightItem(plan);
 }
 
-// A part of an int8 weight as elements of the rows' dtype: columns [first, first + columns) of the
-// product, [k_begin, k_begin + k) of k, in the weight's order without gaps.
-void Widen(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t first, int64_t columns,
-           int64_t k_begin, int64_t k, const WeightScale& by, char* to) {
-  const auto* const from = static_cast<const int8_t*>(weight);
-  const int64_t item = SizeOf(plan.dtype);
-  const auto widen = [&](int64_t at, int64_t count, int64_t group, int64_t column, int64_t step) {
-    const int64_t place = group * plan.n + column;
-    plan.kernels->widen_weight(from + at, count, by.scale + place,
-                               by.offset == nullptr ? nullptr : by.offset + place, step, to);
-    to += count * item;
-  };
-  if (!plan.trans_weight) {
-    for (int64_t i = k_begin; i < k_begin + k; ++i) {
-      widen(i * ldw + first, columns, i / by.group_k, first, 1);
-    }
-    return;
-  }
-  for (int64_t column = first; column < first + columns; ++column) {
-    for (int64_t i = k_begin; i < k_begin + k;) {
-      const int64_t group = i / by.group_k;
-      const int64_t count = std::min((group + 1) * by.group_k, k_begin + k) - i;
-      widen(column * ldw + i, count, group, column, 0);
-      i += count;
-    }
-  }
+// Columns [first, first + columns) of the product and [k_begin, k_begin + k) of k.
+ByteWeight BytesOf(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t first,
+                   int64_t columns, int64_t k_begin, int64_t k, const WeightScale& by) {
+  const int64_t group = by.group_k == 0 ? 0 : k_begin / by.group_k;
+  const int64_t place = group * plan.n + first;
+  const char* const from = plan.trans_weight ? WeightAt(plan, weight, ldw, first, k_begin)
+                                             : WeightAt(plan, weight, ldw, k_begin, first);
+  return {reinterpret_cast<const int8_t*>(from),
+          ldw,
+          plan.trans_weight,
+          k,
+          columns,
+          by.scale + place,
+          by.offset == nullptr ? nullptr : by.offset + place,
+          plan.n,
+          by.group_k,
+          (group + 1) * by.group_k - k_begin};
 }
 
-// Of the panels of a block of the weight, a multiple of kGemmAlignment.
-int64_t PanelBytes(const GemmPlan& plan) {
-  const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
-  return RoundUp(columns * Units(plan, std::min(plan.k, plan.block_k)) * kUnitBytes,
-                 kGemmAlignment);
+// Packs columns [first, first + columns) of the product and [k_begin, k_begin + k) of k.
+void PackWeightPart(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t first,
+                    int64_t columns, int64_t k_begin, int64_t k, const WeightScale& scale,
+                    uint32_t* panels) {
+  const GemmKernels& kernels = *plan.kernels;
+  const int64_t panel_units = Units(plan, k) * kernels.column_tile;
+  if (plan.widens_weight) {
+    return kernels.pack_bytes(BytesOf(plan, weight, ldw, first, columns, k_begin, k, scale),
+                              panel_units, panels);
+  }
+  if (!plan.trans_weight) {
+    return kernels.pack_straight(WeightAt(plan, weight, ldw, k_begin, first), ldw, k, columns,
+                                 panel_units, panels);
+  }
+  for (int64_t j = 0; j < columns; j += kernels.column_tile) {
+    kernels.pack_columns(WeightAt(plan, weight, ldw, first + j, k_begin), ldw,
+                         std::min(kernels.column_tile, columns - j), k,
+                         panels + j / kernels.column_tile * panel_units);
+  }
 }
 
 // The number of multiplications from which waking other threads pays.
@@ -140,11 +145,11 @@ void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, in
   }
 }
 
-// Units of k that are packed and at once multiplied by few rows: with a panel's columns, half of a
-// first-level cache. Measured on a weight [n, k] of 4096 x 4096 with 1 to 8 rows, one core, against
-// blocks that are packed as a whole: float32 1.0-1.1 times as fast, bfloat16 1.1-1.2, float16
-// 1.2-1.4; on a weight [k, n], or with more rows, it gains nothing.
+// Units that are packed and at once multiplied by few rows: half of a first-level cache. Of a
+// weight [n, k] they are of one panel, as long as they can be; of a weight [k, n] of all panels of
+// a strip, so that neighbours in memory are read together.
 constexpr int64_t kPassingUnits = 128;
+constexpr int64_t kPassingUnitsOfStrip = 16;
 
 NextWeight NextOf(const WeightBlock& block) {
   return {static_cast<const char*>(block.next), block.next_rows, block.next_row_bytes,
@@ -235,41 +240,48 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
 }
 
 bool AreFewRows(const GemmPlan& plan, int64_t rows) {
-  return plan.trans_weight && rows <= plan.row_tile;
+  return rows <= plan.row_tile;
 }
 
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
-                     float* c, int64_t ldc, const TileScale& tile_scale,
-                     const WeightScale& weight_scale) {
+                     const void* weight, int64_t ldw, int64_t strip, void* scratch, float* c,
+                     int64_t ldc, const TileScale& tile_scale, const WeightScale& weight_scale) {
   const GemmKernels& kernels = *plan.kernels;
   const int64_t columns = plan.StripColumns(strip);
-  const int64_t k_begin = k_block * plan.block_k;
-  const int64_t k_end = k_begin + plan.KBlockSize(k_block);
-  const int64_t step = kPassingUnits * kernels.k_per_unit;
-  const uint32_t* const panel =
-      static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
-  uint32_t* const piece = static_cast<uint32_t*>(scratch);
-  char* const widened = static_cast<char*>(scratch) + PanelBytes(plan);
-  for (int64_t j = 0; j < columns; j += kernels.column_tile) {
-    const int64_t width = std::min(kernels.column_tile, columns - j);
-    const uint32_t* a = panel;
-    int64_t k = k_begin;
+  // Tile registers load and store all their sums for each piece.
+  const int64_t of_strip = std::max(kPassingUnitsOfStrip, 4 * kernels.unit_step);
+  const int64_t step = (plan.trans_weight ? kPassingUnits : of_strip) * kernels.k_per_unit;
+  const auto multiply = [&](int64_t begin, int64_t width) {
+    uint32_t* const piece =
+        static_cast<uint32_t*>(scratch) + begin * Units(plan, std::min(step, plan.k));
+    const auto* a = static_cast<const uint32_t*>(panels);
+    int64_t k = 0;
     do {  // runs once even if k is 0: that sets C
-      const int64_t size = std::min(step, k_end - k);
-      const int64_t first = plan.StripBegin(strip) + j;
-      if (plan.widens_weight) {
-        Widen(plan, weight, ldw, first, width, k, size, weight_scale, widened);
-        kernels.pack_columns(widened, size, width, size, piece);
-      } else {
-        kernels.pack_columns(At(plan, weight, ldw, first, k), ldw, width, size, piece);
-      }
-      kernels.multiply(a, group_rows, piece, width, Units(plan, size), k == 0, c + j, ldc, {});
-      a += kPassingUnits * plan.row_tile;
+      const int64_t size = std::min(step, plan.k - k);
+      const int64_t units = Units(plan, size);
+      PackWeightPart(plan, weight, ldw, plan.StripBegin(strip) + begin, width, k, size,
+                     weight_scale, piece);
+      kernels.multiply(a, group_rows, piece, width, units, k == 0, c + begin, ldc, {});
+      a += units * plan.row_tile;
       k += step;
-    } while (k < k_end);
+    } while (k < plan.k);
+  };
+  // Of a weight [n, k] one panel at a time.
+  const int64_t tiles = CeilDiv(columns, kernels.column_tile);
+  const bool shares = columns * plan.k * WeightItem(plan) >= kLeastSharedBytes && NumThreads() > 1;
+  const int64_t parts = shares ? std::min<int64_t>(tiles, NumThreads()) : 1;
+  const auto run = [&](int64_t part) {
+    const int64_t begin = tiles * part / parts * kernels.column_tile;
+    const int64_t end = std::min(tiles * (part + 1) / parts * kernels.column_tile, columns);
+    const int64_t width = plan.trans_weight ? kernels.column_tile : end - begin;
+    for (int64_t j = begin; j < end; j += width) multiply(j, std::min(width, end - j));
+  };
+  if (parts == 1) {
+    run(0);
+  } else {
+    ParallelFor(static_cast<int>(parts), run);
   }
-  ScaleSums(plan, tile_scale, strip, k_block, 0, group_rows, c, ldc);
+  ScaleSums(plan, tile_scale, strip, plan.num_k_blocks() - 1, 0, group_rows, c, ldc);
 }
 
 // The weight: blocks that are packed for one call, and weights packed whole before.
@@ -330,38 +342,17 @@ constexpr int64_t kLeastFetchingRows = 5;
 }  // namespace
 
 int64_t WeightBlockBytes(const GemmPlan& plan) {
-  if (!plan.widens_weight) return PanelBytes(plan);
-  const int64_t columns = std::min(plan.n, kGemmStripColumns);
-  return PanelBytes(plan) + columns * std::min(plan.k, plan.block_k) * SizeOf(plan.dtype);
+  const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
+  return RoundUp(columns * Units(plan, std::min(plan.k, plan.block_k)) * kUnitBytes,
+                 kGemmAlignment);
 }
 
 WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
                             int64_t k_block, void* scratch, const WeightScale& scale) {
-  const GemmKernels& kernels = *plan.kernels;
-  const int64_t first = plan.StripBegin(strip);
-  const int64_t columns = plan.StripColumns(strip);
-  const int64_t k_begin = k_block * plan.block_k;
-  const int64_t k = plan.KBlockSize(k_block);
-  const int64_t panel_units = Units(plan, k) * kernels.column_tile;
-  uint32_t* const panels = static_cast<uint32_t*>(scratch);
-  const WeightBlock block = PlainBlock(plan, weight, ldw, strip, k_block, scratch);
-  const char* from = plan.trans_weight ? WeightAt(plan, weight, ldw, first, k_begin)
-                                       : WeightAt(plan, weight, ldw, k_begin, first);
-  if (plan.widens_weight) {
-    char* const widened = static_cast<char*>(scratch) + PanelBytes(plan);
-    Widen(plan, weight, ldw, first, columns, k_begin, k, scale, widened);
-    from = widened;
-    ldw = plan.trans_weight ? k : columns;
-  }
-  if (!plan.trans_weight) {
-    kernels.pack_straight(from, ldw, k, columns, panel_units, panels);
-    return block;
-  }
-  for (int64_t j = 0; j < columns; j += kernels.column_tile) {
-    kernels.pack_columns(At(plan, from, ldw, j, 0), ldw, std::min(kernels.column_tile, columns - j),
-                         k, panels + j / kernels.column_tile * panel_units);
-  }
-  return block;
+  PackWeightPart(plan, weight, ldw, plan.StripBegin(strip), plan.StripColumns(strip),
+                 k_block * plan.block_k, plan.KBlockSize(k_block), scale,
+                 static_cast<uint32_t*>(scratch));
+  return PlainBlock(plan, weight, ldw, strip, k_block, scratch);
 }
 
 int64_t PackedWeightBytes(const GemmPlan& plan) {

@@ -138,14 +138,15 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                    const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc,
                    const TileScale& scale = {});
 
-// Whether MultiplyFewRows() is faster for that many rows.
+// Whether MultiplyFewRows() takes that many rows, and is faster.
 bool AreFewRows(const GemmPlan& plan, int64_t rows);
 
-// PackWeightBlock() and MultiplyBlock() in one, for at most the rows of one panel: each part of the
-// block is packed and used in the first-level cache.
+// PackWeightBlock() and MultiplyBlock() in one, of all blocks of a strip, for at most the rows of
+// one panel: each part of the weight is packed and used in the first-level cache. `scratch` has
+// WeightBlockBytes() bytes.
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
-                     float* c, int64_t ldc, const TileScale& tile_scale = {},
+                     const void* weight, int64_t ldw, int64_t strip, void* scratch, float* c,
+                     int64_t ldc, const TileScale& tile_scale = {},
                      const WeightScale& weight_scale = {});
 
 }  // namespace collops::kernels

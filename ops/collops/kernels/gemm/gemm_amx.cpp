@@ -93,8 +93,8 @@ struct WeightVectors : Avx512Vectors {
 
 const GemmKernels* AmxBFloat16GemmKernels() {
   static constexpr GemmKernels kKernels =
-      OfFloats<WeightVectors, &RoundedToBFloat16<WeightVectors>>(
-          TileKernels<AmxRegisters, WeightVectors, PairUnits<WeightVectors>>());
+      TileKernels<AmxRegisters, WeightVectors, PairUnits<WeightVectors>,
+                  NativePairs<WeightVectors>>();
   return &kKernels;
 }
 

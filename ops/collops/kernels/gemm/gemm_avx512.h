@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "collops/kernels/gemm/gemm_pack.h"
 #include "collops/kernels/vector.h"
 
 // What the products for AVX-512, AVX512_BF16 and AMX have in common. In an unnamed namespace for
@@ -79,6 +80,23 @@ struct Avx512Vectors {
     return reinterpret_cast<Bits>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(halves)));
   }
 };
+
+#if defined(__AVX512BF16__)
+// A PairRounding by the processor's own conversion. It takes subnormal numbers as zero, which the
+// products that use it do with those of bfloat16 anyway.
+template <typename Machine>
+struct NativePairs {
+  static constexpr int64_t kElements = 2;
+  static Units<Machine> Round(const Float<Machine>* values) {
+    alignas(64) static constexpr uint16_t kPairs[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(values[1], values[0]));
+    return reinterpret_cast<Units<Machine>>(
+        _mm512_permutexvar_epi16(_mm512_load_si512(kPairs), halves));
+  }
+};
+#endif
 
 }  // namespace
 }  // namespace collops::kernels

@@ -20,9 +20,8 @@ struct Avx512BFloat16 : Avx512Vectors {
 }  // namespace
 
 const GemmKernels* Avx512BFloat16GemmKernels() {
-  static constexpr GemmKernels kKernels =
-      OfFloats<Avx512BFloat16, &RoundedToBFloat16<Avx512BFloat16>>(
-          GemmKernelsFor<Avx512BFloat16, PairUnits<Avx512BFloat16>>(nullptr));
+  static constexpr GemmKernels kKernels = OfFloats<Avx512BFloat16, NativePairs<Avx512BFloat16>>(
+      GemmKernelsFor<Avx512BFloat16, PairUnits<Avx512BFloat16>>(nullptr));
   return &kKernels;
 }
 

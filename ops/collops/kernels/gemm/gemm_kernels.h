@@ -8,6 +8,22 @@ namespace collops::kernels {
 
 struct TileScale;  // gemm.h
 
+// A part of an int8 weight: `columns` columns of it as [k, n], and k rows.
+struct ByteWeight {
+  const int8_t* first;
+  int64_t ld;
+  bool transposed;  // a column's numbers lie side by side
+  int64_t k;
+  int64_t columns;
+  // As in WeightScale (gemm.h), from the first column and the group of the first row on. From group
+  // to group they are scale_ld apart; the first has `group_left` rows left.
+  const float* scale;
+  const float* offset;
+  int64_t scale_ld;
+  int64_t group_k;
+  int64_t group_left;
+};
+
 // Memory to prefetch: rows of row_bytes bytes, ld_bytes apart.
 struct NextWeight {
   const void* first = nullptr;
@@ -61,10 +77,9 @@ struct GemmKernels {
   // Of int8: c becomes what it stands for (TileScale, whose arrays begin at c).
   void (*scale_tile)(const TileScale& scale, int64_t rows, int64_t columns, float* c, int64_t ldc);
 
-  // Of floating point: numbers of an int8 weight become elements of the rows' dtype (WeightScale).
-  // From one to the next, `step` numbers of scale and offset.
-  void (*widen_weight)(const int8_t* weight, int64_t count, const float* scale, const float* offset,
-                       int64_t step, void* elements);
+  // Of floating point: as pack_straight, of an int8 weight, whose numbers become elements of the
+  // rows' dtype on the way (WeightScale).
+  void (*pack_bytes)(const ByteWeight& weight, int64_t panel_units, uint32_t* panels);
 };
 
 // The kernels of one instruction set for float32, bfloat16, float16 and int8; null for other

@@ -317,9 +317,9 @@ constexpr GemmKernels OfInt8(GemmKernels kernels) {
   kernels.scale_tile = &ScaleTile<Machine>;
   return kernels;
 }
-template <typename Machine, auto kRound>
+template <typename Machine, typename Rounding>
 constexpr GemmKernels OfFloats(GemmKernels kernels) {
-  kernels.widen_weight = &WidenWeight<Machine, kRound>;
+  kernels.pack_bytes = &BytePacking<Machine, Rounding>::Run;
   return kernels;
 }
 
@@ -347,12 +347,12 @@ template <typename Machine>
 const GemmKernels* Float32KernelsFor(DType dtype) {
   constexpr auto kWidenBFloat16 = &WidenBFloat16<Machine>;
   constexpr auto kWidenFloat16 = &Machine::WidenFloat16;
-  static constexpr GemmKernels kFloat32 = OfFloats<Machine, &RoundedToFloat32<Machine>>(
+  static constexpr GemmKernels kFloat32 = OfFloats<Machine, Float32Rounding<Machine>>(
       GemmKernelsFor<Machine, Float32Units<Machine>>(nullptr));
-  static constexpr GemmKernels kBFloat16 = OfFloats<Machine, &RoundedToBFloat16<Machine>>(
+  static constexpr GemmKernels kBFloat16 = OfFloats<Machine, BFloat16Rounding<Machine>>(
       GemmKernelsFor<Machine, WidenedUnits<Machine, kWidenBFloat16>>(
           &HalfLoops<Machine, kWidenBFloat16, &NarrowBFloat16<Machine>>::kTable));
-  static constexpr GemmKernels kFloat16 = OfFloats<Machine, &RoundedToFloat16<Machine>>(
+  static constexpr GemmKernels kFloat16 = OfFloats<Machine, Float16Rounding<Machine>>(
       GemmKernelsFor<Machine, WidenedUnits<Machine, kWidenFloat16>>(
           &HalfLoops<Machine, kWidenFloat16, &Machine::NarrowFloat16>::kTable));
   if (dtype == DType::kFloat32) return &kFloat32;

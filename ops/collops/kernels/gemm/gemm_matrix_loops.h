@@ -42,6 +42,22 @@ struct Blocks : Instruction {
   static constexpr int64_t kRowTile = 8;
   static constexpr int64_t kColumnTile = 12;
   static constexpr int64_t kBlockUnits = 256;
+
+  static void Transpose(Vector<uint32_t, 16> (&rows)[4]) { TransposeFour(rows); }
+};
+
+// Two units of a column are a word; of the last one the second may be missing, and is zero.
+template <typename Instruction>
+struct PanelUnits<Blocks<Instruction>> {
+  static constexpr int64_t kStep = kWordUnits;
+  static void Store(uint32_t* panel, int64_t unit, Vector<uint32_t, 16> units) {
+    uint32_t* const words =
+        panel + unit / kWordUnits * Blocks<Instruction>::kColumnTile * kWordUnits;
+    for (int64_t i = 0; i < 4; ++i) {
+      words[i * kWordUnits + unit % kWordUnits] = units[i];
+      if (unit % kWordUnits == 0) words[i * kWordUnits + 1] = 0;
+    }
+  }
 };
 
 // The Tile of gemm_loops.h, whose vectors of four columns are two blocks here.
@@ -211,7 +227,7 @@ constexpr GemmKernels kBlockKernels = {RowTile<Machine>(),
                                        &Multiply<Machine, WholeColumns<Machine>>,
                                        nullptr,
                                        nullptr,
-                                       &WidenWeight<Machine, &RoundedToBFloat16<Machine>>};
+                                       &BytePacking<Machine, PairRounding<Machine>>::Run};
 
 // By tile registers, as AMX has them.
 //
@@ -269,6 +285,21 @@ void PackTileStraight(const void* source, int64_t ld, int64_t k, int64_t columns
   PackStraight<Machine, Element>(source, ld, k, columns, panel_units, panels);
   for (int64_t j = 0; j < columns; j += kTilesColumns, panels += panel_units) {
     PadPanel<Element>(k, panels);
+  }
+}
+
+// GemmKernels::pack_bytes, if there is a Rounding.
+template <typename Machine, typename Rounding>
+constexpr auto BytesOfTiles() -> decltype(GemmKernels::pack_bytes) {
+  if constexpr (std::is_void_v<Rounding>) {
+    return nullptr;
+  } else {
+    return [](const ByteWeight& weight, int64_t panel_units, uint32_t* panels) {
+      BytePacking<Machine, Rounding>::Run(weight, panel_units, panels);
+      for (int64_t j = 0; j < weight.columns; j += kTilesColumns, panels += panel_units) {
+        PadPanel<Rounding>(weight.k, panels);
+      }
+    };
   }
 }
 
@@ -379,7 +410,7 @@ void MultiplyByTiles(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t
 }
 
 // The table of kernels of one kind of unit for such registers.
-template <typename Registers, typename Machine, typename Element>
+template <typename Registers, typename Machine, typename Element, typename Rounding = void>
 constexpr GemmKernels TileKernels() {
   static_assert(Machine::kColumnTile == kTilesColumns && kGemmRowUnit % kTileSide == 0);
   return {kTileSide,
@@ -393,7 +424,7 @@ constexpr GemmKernels TileKernels() {
           &MultiplyByTiles<Registers>,
           nullptr,
           nullptr,
-          nullptr};
+          BytesOfTiles<Machine, Rounding>()};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "collops/kernels/copy.h"
+#include "collops/kernels/gemm/gemm_kernels.h"
 #include "collops/kernels/half.h"
 #include "collops/kernels/vector.h"
 
@@ -95,6 +96,19 @@ V LoadVector(const void* source) {
   return Whole::Load<V>(static_cast<const char*>(source));
 }
 
+// 4 x 4 units.
+inline void TransposeFour(Vector<uint32_t, 16> (&rows)[4]) {
+  using Bits = Vector<uint32_t, 16>;
+  const Bits a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+  const Bits b = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+  const Bits c = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+  const Bits d = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+  rows[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  rows[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  rows[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  rows[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
 // A vector of units is made from `kBytes` of memory and `kElements` of k. FromRow takes neighbours
 // in k; FromColumns takes neighbours in n, from `kElements` adjacent rows.
 template <typename Machine>
@@ -131,11 +145,23 @@ struct PairUnits {
   }
 };
 
-// In two steps, which are an instruction each: of one step gcc 12 makes one per byte.
+// Where it is not an instruction that is named, in two steps: of one step gcc 12 makes one
+// instruction for each byte.
 template <typename Machine>
 Vector<int32_t, Machine::kVectorBytes> WidenBytes(Vector<int8_t, Machine::kVectorBytes / 4> bytes) {
+  using Ints = Vector<int32_t, Machine::kVectorBytes>;
+#if defined(__AVX512F__)
+  if constexpr (Machine::kVectorBytes == 64) {
+    return reinterpret_cast<Ints>(_mm512_cvtepi8_epi32(reinterpret_cast<__m128i>(bytes)));
+  }
+#elif defined(__AVX2__)
+  if constexpr (Machine::kVectorBytes == 32) {
+    return reinterpret_cast<Ints>(
+        _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(reinterpret_cast<int64_t>(bytes))));
+  }
+#endif
   const auto shorts = __builtin_convertvector(bytes, Vector<int16_t, Machine::kVectorBytes / 2>);
-  return __builtin_convertvector(shorts, Vector<int32_t, Machine::kVectorBytes>);
+  return __builtin_convertvector(shorts, Ints);
 }
 
 // int8 as float32.
@@ -209,47 +235,41 @@ Halves<Machine> NarrowBFloat16(Units<Machine> units) {
 // A vector of float32 as elements of a type, rounded to nearest even.
 template <typename Machine>
 using Float = Vector<float, Machine::kVectorBytes>;
-template <typename Machine>
-Float<Machine> RoundedToFloat32(Float<Machine> value) {
-  return value;
-}
-template <typename Machine>
-Halves<Machine> RoundedToBFloat16(Float<Machine> value) {
-  using Lane = VectorLane<Machine::kVectorBytes>;
-  return __builtin_convertvector(BFloat16InUpperHalf<Lane>(value) >> 16, Halves<Machine>);
-}
-template <typename Machine>
-Halves<Machine> RoundedToFloat16(Float<Machine> value) {
-  return Machine::NarrowFloat16(reinterpret_cast<Units<Machine>>(value));
-}
 
-// GemmKernels::widen_weight.
-template <typename Machine, auto kRound>
-void WidenWeight(const int8_t* weight, int64_t count, const float* scale, const float* offset,
-                 int64_t step, void* elements) {
-  using Values = Float<Machine>;
-  using Bytes = Vector<int8_t, Machine::kVectorBytes / 4>;
-  using Element = decltype(kRound(Values{}));
-  constexpr int64_t kLane = kLanes<Machine>;
-  constexpr auto kItem = static_cast<int64_t>(sizeof(Element)) / kLane;
-  const auto* const from = reinterpret_cast<const char*>(weight);
-  char* const to = static_cast<char*>(elements);
-  const auto widen = [&](int64_t at, auto bytes, auto values, auto stored) {
-    const auto load = [&](const float* by) {
-      if (step == 0) return Values{} + *by;
-      return values.template Load<Values>(reinterpret_cast<const char*>(by + at));
-    };
-    const auto whole = WidenBytes<Machine>(bytes.template Load<Bytes>(from + at));
-    Values value = __builtin_convertvector(whole, Values);
-    if (offset != nullptr) value += load(offset);
-    stored.Store(to + at * kItem, kRound(value * load(scale)));
-  };
-  int64_t at = 0;
-  for (; count - at >= kLane; at += kLane) widen(at, Whole{}, Whole{}, Whole{});
-  const auto left = static_cast<size_t>(count - at);
-  if (left == 0) return;
-  widen(at, Part{left}, Part{left * 4}, Part{left * static_cast<size_t>(kItem)});
-}
+// What a unit is made of when an int8 weight is widened: the numbers of kElements neighbours in k,
+// rounded to the rows' dtype.
+template <typename Machine>
+struct Float32Rounding {
+  static constexpr int64_t kElements = 1;
+  static Units<Machine> Round(const Float<Machine>* values) {
+    return reinterpret_cast<Units<Machine>>(values[0]);
+  }
+};
+template <typename Machine>
+struct Float16Rounding {
+  static constexpr int64_t kElements = 1;
+  static Units<Machine> Round(const Float<Machine>* values) {
+    const auto bits = reinterpret_cast<Units<Machine>>(values[0]);
+    return Machine::WidenFloat16(Machine::NarrowFloat16(bits));
+  }
+};
+template <typename Machine>
+struct BFloat16Rounding {
+  static constexpr int64_t kElements = 1;
+  static Units<Machine> Round(const Float<Machine>* values) {
+    using Lane = VectorLane<Machine::kVectorBytes>;
+    return BFloat16InUpperHalf<Lane>(values[0]) & 0xffff0000u;
+  }
+};
+template <typename Machine>
+struct PairRounding {
+  static constexpr int64_t kElements = 2;
+  static Units<Machine> Round(const Float<Machine>* values) {
+    using Lane = VectorLane<Machine::kVectorBytes>;
+    return BFloat16InUpperHalf<Lane>(values[0]) >> 16 |
+           (BFloat16InUpperHalf<Lane>(values[1]) & 0xffff0000u);
+  }
+};
 
 // kLanes units of each of kRows rows, transposed into a panel of kTile columns, of which these are
 // the first kRows.
@@ -369,6 +389,193 @@ void PackStraight(const void* source, int64_t ld, int64_t k, int64_t columns, in
     }
   }
 }
+
+// Where the units of a panel of the weight are, from a column on: a vector of columns of a unit.
+template <typename Machine>
+struct PanelUnits {
+  static constexpr int64_t kStep = 1;  // units from a column to the next
+  static void Store(uint32_t* panel, int64_t unit, Units<Machine> units) {
+    std::memcpy(panel + unit * Machine::kColumnTile, &units, sizeof(units));
+  }
+};
+
+// The scales of an int8 weight, one row of it as [k, n] after the other.
+class ScaleRows {
+ public:
+  struct Row {
+    const float* scale = nullptr;
+    const float* offset = nullptr;
+  };
+
+  explicit ScaleRows(const ByteWeight& weight)
+      : weight_(weight), row_{weight.scale, weight.offset}, left_(weight.group_left) {}
+
+  // Of the next rows, if all of them have the same.
+  [[gnu::always_inline]] bool Next(int64_t rows, Row* row) {
+    if (left_ == 0) {
+      left_ = weight_.group_k;
+      row_.scale += weight_.scale_ld;
+      if (row_.offset != nullptr) row_.offset += weight_.scale_ld;
+    }
+    if (left_ < rows) return false;
+    left_ -= rows;
+    *row = row_;
+    return true;
+  }
+
+ private:
+  const ByteWeight& weight_;
+  Row row_;
+  int64_t left_;
+};
+
+// GemmKernels::pack_bytes.
+template <typename Machine, typename Rounding>
+class BytePacking {
+ public:
+  static void Run(const ByteWeight& weight, int64_t panel_units, uint32_t* panels) {
+    if (!weight.transposed) return Straight(weight, panel_units, panels);
+    for (int64_t j = 0; j < weight.columns; j += kLane) {
+      ScaleRows scales(weight);
+      uint32_t* const panel =
+          panels + j / kTile * panel_units + PanelUnits<Machine>::kStep * (j % kTile);
+      for (int64_t k = 0; k < weight.k; k += kSquare) {
+        const int8_t* const row = weight.first + j * weight.ld + k;
+        const int64_t size = std::min(kSquare, weight.k - k);
+        ScaleRows::Row by;
+        if (size == kSquare && weight.columns - j >= kLane && scales.Next(size, &by)) {
+          Square(weight, row, Scaling::Load(by, j, Whole{}), k, panel);
+        } else {
+          PartOfSquare(weight, row, j, size, k, &scales, panel);
+        }
+      }
+    }
+  }
+
+ private:
+  using Ints = Vector<int32_t, Machine::kVectorBytes>;
+  using Values = Float<Machine>;
+  using Bytes = Vector<int8_t, Machine::kVectorBytes / 4>;
+  static constexpr int64_t kLane = kLanes<Machine>;
+  static constexpr int64_t kTile = Machine::kColumnTile;
+  static constexpr int64_t kElements = Rounding::kElements;
+  static constexpr int64_t kSquare = 4 * kLane;  // bytes of a vector
+
+  // (number + offset) * scale, for a vector of columns.
+  struct Scaling {
+    Values scale = {};
+    Values offset = {};
+    bool has_offset = false;
+
+    template <typename Access>
+    [[gnu::always_inline]] static Scaling Load(ScaleRows::Row row, int64_t column, Access access) {
+      const auto load = [&](const float* from) {
+        return access.template Load<Values>(reinterpret_cast<const char*>(from + column));
+      };
+      if (row.offset == nullptr) return {load(row.scale)};
+      return {load(row.scale), load(row.offset), true};
+    }
+    [[gnu::always_inline]] Values Apply(Ints numbers) const {
+      auto values = __builtin_convertvector(numbers, Values);
+      if (has_offset) values += offset;
+      return values * scale;
+    }
+  };
+
+  // A vector of columns and kSquare rows of k of a transposed weight, which have the same scales.
+  static void Square(const ByteWeight& weight, const int8_t* row, const Scaling& scaling, int64_t k,
+                     uint32_t* panel) {
+    Units<Machine> quads[size_t{kLane}];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLane; ++i) {
+      quads[i] = LoadVector<Units<Machine>>(row + i * weight.ld);
+    }
+    Machine::Transpose(quads);
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLane; ++i) {
+      Quad(quads[i], k + 4 * i, panel, 4, [&] { return scaling; });
+    }
+  }
+
+  // Of fewer columns or rows, or with several scales.
+  static void PartOfSquare(const ByteWeight& weight, const int8_t* row, int64_t column,
+                           int64_t size, int64_t k, ScaleRows* scales, uint32_t* panel) {
+    const int64_t columns = std::min(kLane, weight.columns - column);
+    const Part part{static_cast<size_t>(columns) * 4};
+    Units<Machine> quads[size_t{kLane}] = {};
+    for (int64_t i = 0; i < columns; ++i, row += weight.ld) {
+      std::memcpy(&quads[i], row, static_cast<size_t>(size));
+    }
+    Machine::Transpose(quads);
+    for (int64_t i = 0; 4 * i < size; ++i) {
+      Quad(quads[i], k + 4 * i, panel, size - 4 * i, [&] {
+        ScaleRows::Row by;
+        scales->Next(1, &by);
+        return Scaling::Load(by, column, part);
+      });
+    }
+  }
+
+  // Four rows of k, or what there is of them.
+  template <typename ScalingOf>
+  [[gnu::always_inline]] static void Quad(Units<Machine> quad, int64_t k, uint32_t* panel,
+                                          int64_t rows, const ScalingOf& scaling) {
+    const auto numbers = reinterpret_cast<Ints>(quad);
+#pragma GCC unroll 4
+    for (int64_t byte = 0; byte < 4; byte += kElements) {
+      if (byte >= rows) return;
+      Values values[size_t{kElements}] = {};
+#pragma GCC unroll 2
+      for (int64_t i = byte; i < byte + kElements; ++i) {
+        if (i < rows) values[i - byte] = scaling().Apply(numbers << (24 - 8 * i) >> 24);
+      }
+      PanelUnits<Machine>::Store(panel, (k + byte) / kElements, Rounding::Round(values));
+    }
+  }
+
+  static void Straight(const ByteWeight& weight, int64_t panel_units, uint32_t* panels) {
+    ScaleRows scales(weight);
+    const int64_t rows_ahead = kBytesAhead / weight.columns;
+    int64_t at = 0;
+    for (; weight.k - at >= kElements; at += kElements) {
+      Unit<kElements>(weight, at, rows_ahead, &scales, panel_units, panels);
+    }
+    if (at < weight.k) Unit<1>(weight, at, rows_ahead, &scales, panel_units, panels);
+  }
+
+  // kRows rows of k as one unit of all panels.
+  template <int64_t kRows>
+  static void Unit(const ByteWeight& weight, int64_t at, int64_t rows_ahead, ScaleRows* scales,
+                   int64_t panel_units, uint32_t* panels) {
+    const auto* const first = reinterpret_cast<const char*>(weight.first) + at * weight.ld;
+    ScaleRows::Row by[static_cast<size_t>(kRows)];
+    for (int64_t i = 0; i < kRows; ++i) {
+      scales->Next(1, &by[i]);
+      PrefetchRow(first + (rows_ahead + i) * weight.ld, weight.columns);
+    }
+    const auto pack = [&](int64_t column, auto bytes, auto floats, uint32_t* panel) {
+      Values values[size_t{kElements}] = {};
+      for (int64_t i = 0; i < kRows; ++i) {
+        const Bytes numbers = bytes.template Load<Bytes>(first + i * weight.ld + column);
+        values[i] = Scaling::Load(by[i], column, floats).Apply(WidenBytes<Machine>(numbers));
+      }
+      PanelUnits<Machine>::Store(panel, at / kElements, Rounding::Round(values));
+    };
+    for (int64_t j = 0; j < weight.columns; j += kTile, panels += panel_units) {
+      const int64_t width = std::min(kTile, weight.columns - j);
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < kTile; v += kLane) {
+        uint32_t* const panel = panels + PanelUnits<Machine>::kStep * v;
+        if (width - v >= kLane) {
+          pack(j + v, Whole{}, Whole{}, panel);
+        } else if (v < width) {
+          const auto left = static_cast<size_t>(width - v);
+          pack(j + v, Part{left}, Part{left * 4}, panel);
+        }
+      }
+    }
+  }
+};
 
 }  // namespace
 }  // namespace collops::kernels

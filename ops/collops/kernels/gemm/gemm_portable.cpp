@@ -25,16 +25,7 @@ struct Portable {
   }
   static Sum MultiplyAdd(Sum a, Sum b, Sum sum) { return a * b + sum; }
 
-  static void Transpose(Bits (&rows)[4]) {
-    const Bits a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
-    const Bits b = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
-    const Bits c = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
-    const Bits d = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
-    rows[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
-    rows[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-    rows[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
-    rows[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
-  }
+  static void Transpose(Bits (&rows)[4]) { TransposeFour(rows); }
 
   static Bits ZeroExtend(Vector<uint16_t, 8> halves) {
     return __builtin_convertvector(halves, Bits);

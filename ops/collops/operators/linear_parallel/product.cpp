@@ -110,15 +110,14 @@ Status ReadQuant(LinearRun* run) {
 void MultiplyStrip(const GemmPlan& gemm, const void* panels, int64_t rows, const void* weight,
                    int64_t strip, void* scratch, float* tile, const kernels::TileScale& scale) {
   const int64_t ld_tile = gemm.StripColumns(strip);
+  if (kernels::AreFewRows(gemm, rows)) {
+    return kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, scratch,
+                                    tile, ld_tile, scale);
+  }
   for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
-    if (kernels::AreFewRows(gemm, rows)) {
-      kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, k_block, scratch,
-                               tile, ld_tile, scale);
-    } else {
-      const kernels::WeightBlock block =
-          kernels::PackWeightBlock(gemm, weight, WeightLd(gemm), strip, k_block, scratch);
-      kernels::MultiplyBlock(gemm, panels, rows, block, strip, k_block, tile, ld_tile, scale);
-    }
+    const kernels::WeightBlock block =
+        kernels::PackWeightBlock(gemm, weight, WeightLd(gemm), strip, k_block, scratch);
+    kernels::MultiplyBlock(gemm, panels, rows, block, strip, k_block, tile, ld_tile, scale);
   }
 }
 
@@ -230,9 +229,10 @@ void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_
   std::byte* const scratch = run_.workspace + run_.plan.memory.weight_block;
   if (tasks.size() == 1 && tensors.packed_weight == nullptr &&
       kernels::AreFewRows(gemm, tasks[0].group.rows)) {
-    return kernels::MultiplyFewRows(
-        gemm, tasks[0].group.panels, tasks[0].group.rows, tensors.weight, WeightLd(gemm), strip,
-        k_block, scratch, tasks[0].tile, ld_tile, ScaleOf(tasks[0].group), run_.weight_scale);
+    if (k_block > 0) return;  // the first call has multiplied all of k
+    return kernels::MultiplyFewRows(gemm, tasks[0].group.panels, tasks[0].group.rows,
+                                    tensors.weight, WeightLd(gemm), strip, scratch, tasks[0].tile,
+                                    ld_tile, ScaleOf(tasks[0].group), run_.weight_scale);
   }
   int64_t all_rows = 0;
   for (const Task& task : tasks) all_rows += task.group.rows;

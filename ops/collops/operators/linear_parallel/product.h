@@ -89,8 +89,8 @@ class LinearStrip {
 
   explicit LinearStrip(const LinearRun& run) : run_(run) {}
 
-  // Multiplies all of them by one block of the weight, which is packed once, here or earlier. The
-  // tiles' rows lie `ld_tile` floats apart.
+  // Multiplies all of them by one block of the weight, which is packed once, here or earlier; few
+  // rows by all blocks of the strip with the first one. The tiles' rows lie `ld_tile` floats apart.
   void Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
                 int64_t ld_tile) const;
 
