@@ -19,10 +19,17 @@ OPERATORS = {
     "reduce_scatter_v": "ReduceScatterV, also of uneven slices",
     "send_recv": "Send and Recv, every rank to the next one",
     "linear_parallel": "LinearParallel, its parts, its pipeline, and torch with MPI or gloo",
+    "experts": "LinearParallel with experts, and a layer of them, fused and not",
+    "quantised": "products of int8 beside those of float32 and bfloat16",
     "torch": "calls of torch.distributed on collops beside gloo",
 }
 # Those that have a module of their own, which defines OPERATOR; it is imported when it is measured.
-_MODULES = {"linear_parallel": "linear_parallel", "torch": "torch_calls"}
+_MODULES = {
+    "linear_parallel": "linear_parallel",
+    "experts": "experts",
+    "quantised": "quantised",
+    "torch": "torch_calls",
+}
 
 
 def load(name: str) -> Operator:
