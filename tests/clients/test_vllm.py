@@ -17,6 +17,7 @@ import pytest
 
 from patience import patience
 from tests.clients.figures import note
+from tests.clients.sends_tokens import SENT
 from tests.multihost.hosts import DEVICE, Host, Unavailable, network
 from tests.torch.groups import free_port
 
@@ -36,6 +37,8 @@ ON = "moves the data between CPU ranks"
 # vLLM's own communicator as between hosts.
 GLOO = {"worker_extension_cls": "tests.clients.without_shared_memory.Extension"}
 MENDED = "which vLLM ignores on CPUs"
+# Few tokens as many ones: each goes to the ranks of its experts alone.
+SENDS = {"worker_extension_cls": "tests.clients.sends_tokens.Extension"}
 
 
 class Run:
@@ -222,30 +225,32 @@ def test_expert_parallel(models: Path, alone: Any, tmp_path: Path, model: str, e
 
 
 @pytest.mark.parametrize(
-    ("first", "experts"),
-    [(3, True), (3, False), (5, True)],
-    ids=["uneven-experts", "uneven-all", "empty-experts"],
+    ("first", "experts", "more"),
+    [(3, True, {}), (3, False, SENDS), (3, True, SENDS), (5, True, SENDS)],
+    ids=["uneven-experts", "uneven-all", "uneven-sent", "empty-sent"],
 )
 @pytest.mark.parametrize("model", EXPERTS)
 def test_data_parallel(
-    models: Path, alone: Any, tmp_path: Path, model: str, experts: bool, first: int
+    models: Path, alone: Any, tmp_path: Path, model: str, experts: bool, first: int, more: Any
 ) -> None:
     """Each rank has prompts of its own, or none: it still takes part in the layers of experts."""
-    asked = {"model": str(models / model), "enforce_eager": False}
+    asked = {"model": str(models / model), "enforce_eager": False, **more}
     asked["enable_expert_parallel"] = experts
     run = Run(tmp_path, [PROMPTS[:first], PROMPTS[first:]], asked)
     whole = alone(model)
     assert run.tokens() == [whole[:first], whole[first:]], run.log()[-6000:]
+    assert (SENT in run.log()) == (experts and more == SENDS)
 
 
 def test_two_hosts(models: Path, alone: Any, tmp_path: Path) -> None:
     """Two data-parallel ranks of two tensor-parallel ranks each, with experts on all four."""
     asked = {"model": str(models / "mixtral"), "tensor_parallel_size": 2, "enforce_eager": True}
-    asked["enable_expert_parallel"] = True
+    asked |= SENDS | {"enable_expert_parallel": True}
     whole = alone("mixtral")
     try:
         with network(2) as hosts:
             run = Run(tmp_path, [PROMPTS[:3], PROMPTS[3:]], asked, hosts)
             assert run.tokens() == [whole[:3], whole[3:]], run.log()[-6000:]
+            assert SENT in run.log()
     except Unavailable as error:
         pytest.skip(str(error))

@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 
 from collops import vllm_plugin  # noqa: E402
 from collops.torch.serving import vllm_cpu  # noqa: E402
+from collops.torch.serving.rows import gather_list, scatter_rows  # noqa: E402
+from tests.torch.groups import default_group, run_group  # noqa: E402
 
 EXPERTS, RANKS = 6, 2
 
@@ -207,3 +209,105 @@ def test_the_ranks_parts_add_up(tokens: int) -> None:
     again = torch.empty_like(x)
     apply(Experts(), again, x, w1, weights, ids.int(), None)
     assert torch.equal(again, expected)
+
+
+class GatheringManager:
+    """vLLM's manager of experts, which gathers all tokens on all ranks."""
+
+    sizes: list[int]
+
+    def _get_comm_group(self, is_sequence_parallel: bool) -> Any:
+        return SimpleNamespace(device_communicator=SimpleNamespace(collops_group=default_group()))
+
+    def _get_sizes(self, num_local_tokens: int, ranks: Any) -> list[int]:
+        return self.sizes
+
+    def dispatch(self, x: Any, weights: Any, ids: Any, _: bool = False, extra: Any = None) -> Any:
+        gathered = gather_list(default_group(), [x, weights, ids, *(extra or [])], self.sizes)
+        return tuple(gathered) if extra is None else (*gathered[:3], gathered[3:])
+
+    def combine(self, x: Any, is_sequence_parallel: bool = False) -> Any:
+        return scatter_rows(default_group(), x, self.sizes)
+
+
+class Layer:
+    """vLLM's preparation of a layer of experts; a layer of 0.32 makes its manager's calls."""
+
+    manager: Any
+
+    def prepare(self, x: Any, weights: Any, ids: Any, expert_map: Any) -> Any:
+        flags = [ids[:, 0] % 2 == 0]
+        return self.manager.dispatch(x, weights, ids, extra_tensors=flags)
+
+
+def put_modules(monkeypatch: pytest.MonkeyPatch, layer: type) -> None:
+    """The modules that the manager is made from."""
+    ep_group = SimpleNamespace(device_communicator=SimpleNamespace(all2all_manager=None))
+    fused_moe = "vllm.model_executor.layers.fused_moe.prepare_finalize"
+    for name, attributes in {
+        "vllm.distributed": {"get_ep_group": lambda: ep_group},
+        "vllm.distributed.device_communicators.all2all": {"AgRsAll2AllManager": GatheringManager},
+        "vllm.logger": {"init_logger": logging.getLogger},
+        f"{fused_moe}": {},
+        f"{fused_moe}.naive_dp_ep": {"MoEPrepareAndFinalizeNaiveDPEPModular": layer},
+    }.items():
+        parent = ""
+        for part in name.split("."):
+            parent = f"{parent}.{part}" if parent else part
+            if parent not in sys.modules:
+                monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
+        sys.modules[name].__dict__.update(attributes)
+    naive = sys.modules[f"{fused_moe}.naive_dp_ep"]
+    monkeypatch.setattr(sys.modules[fused_moe], "naive_dp_ep", naive, raising=False)
+    Layer.manager = vllm_cpu._expert_manager.__wrapped__()()
+    ep_group.device_communicator.all2all_manager = Layer.manager
+
+
+@pytest.mark.parametrize("least_bytes", [0, 512 << 10], ids=["sent", "gathered"])
+def test_tokens_go_to_the_ranks_of_their_experts(
+    monkeypatch: pytest.MonkeyPatch, least_bytes: int
+) -> None:
+    sizes, dtype = [3, 0, 2], torch.bfloat16
+    ids = torch.tensor([[0, 3], [1, 4], [5, 4], [2, 2], [1, 0]], dtype=torch.int32)
+    x = torch.arange(1.0, 21).view(5, 4).to(dtype)
+    weights = torch.arange(1.0, 11).view(5, 2)
+
+    def work(rank: int) -> Any:
+        put_modules(monkeypatch, Layer)
+        monkeypatch.setattr(vllm_cpu, "LEAST_BYTES", least_bytes)
+        mine = [part.split(sizes)[rank] for part in (x, weights, ids)]
+        Layer.manager.sizes = sizes
+        expert_map = torch.full((EXPERTS,), -1, dtype=torch.int32)
+        expert_map[rank * 2 : rank * 2 + 2] = torch.arange(2, dtype=torch.int32)
+        expert_map[5] = -1  # a rank of another group has it
+        layer = Layer()
+        for _ in range(2):
+            rows, by, to, [flags] = layer.prepare(*mine, expert_map)
+            numbers = [row.item() // 4 for row in rows[:, 0]]
+            assert torch.equal(rows, x[numbers])
+            assert torch.equal(by, weights[numbers])
+            assert torch.equal(to, ids[numbers])
+            assert torch.equal(flags, ids[numbers, 0] % 2 == 0)
+            y = Layer.manager.combine(rows * (rank + 1) if rows.numel() else rows)
+        every = layer.prepare(*mine, None)[0]  # no map: each rank has a part of each expert
+        assert torch.equal(every, x)
+        return numbers, y.tolist(), Layer.manager.combine(every).tolist()
+
+    numbers, ys, sums = zip(*run_group(work, 3), strict=True)
+    sent = least_bytes == 0
+    assert list(numbers) == ([[0, 1, 4], [0, 3], [1, 2]] if sent else [[0, 1, 2, 3, 4]] * 3)
+    times = torch.tensor([1 + 2, 1 + 3, 3, 2, 1] if sent else [1 + 2 + 3] * 5)
+    assert [row for y in ys for row in y] == (x * times.to(dtype)[:, None]).tolist()
+    assert [row for y in sums for row in y] == (x * 3).tolist()
+
+
+def test_a_vllm_without_maps_gathers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Changed:
+        def prepare(self, x: Any) -> None:
+            pass
+
+    put_modules(monkeypatch, Changed)
+    assert type(Layer.manager) is GatheringManager
+    assert "gathers all tokens on all ranks: vLLM has changed" in caplog.text

@@ -109,9 +109,17 @@ def gather_list(
     rows = _rows_of(group, xs, sizes)
     if len(xs) < 2:
         return [gather_rows(group, x, sizes) for x in xs]
-    parts = [_bytes_of(x, rows) for x in xs]
-    every = gather_rows(group, torch.cat(parts, dim=1), sizes)
-    columns = every.split([part.shape[1] for part in parts], dim=1)
+    return unpack(gather_rows(group, pack(xs, rows), sizes), xs)
+
+
+def pack(xs: Sequence[torch.Tensor], rows: int) -> torch.Tensor:
+    """The bytes of tensors with so many rows, those of a row beside each other."""
+    return torch.cat([_bytes_of(x, rows) for x in xs], dim=1)
+
+
+def unpack(packed: torch.Tensor, xs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors of rows that were packed from tensors like xs."""
+    columns = packed.split([x.shape[1:].numel() * x.element_size() for x in xs], dim=1)
     return [_from_bytes(column, x) for column, x in zip(columns, xs, strict=True)]
 
 

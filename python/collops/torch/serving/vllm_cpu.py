@@ -15,9 +15,13 @@ import torch
 import torch.distributed as dist
 
 import collops
+from collops.torch.serving.expert_rows import owners_of, ranks_of, return_rows, send_rows
 from collops.torch.serving.vllm import VllmCollectives
 
 _MEANT = "_collops_expert_map"  # marks a method that was given what it ignored
+_OWNERS = "_collops_owners"  # of an expert_map: the ranks that have the experts
+# With less of all ranks' tokens it is faster to gather them all than to agree on who gets which.
+LEAST_BYTES = 512 << 10
 
 
 def __getattr__(name: str) -> Any:
@@ -88,11 +92,97 @@ def _communicator() -> type:
                         ", ".join(mended),
                     )
             if self.use_all2all:
-                from vllm.distributed.device_communicators.all2all import AgRsAll2AllManager
-
-                self.all2all_manager = AgRsAll2AllManager(self.cpu_group)
+                self.all2all_manager = _expert_manager()(self.cpu_group)
 
     return CpuCommunicator
+
+
+@functools.cache
+def _expert_manager() -> Any:
+    """The class whose object moves tokens to the experts of other ranks."""
+    from vllm.distributed.device_communicators.all2all import AgRsAll2AllManager
+    from vllm.logger import init_logger
+
+    try:
+        tell_expert_map()
+        for name in ("_get_comm_group", "_get_sizes"):
+            getattr(AgRsAll2AllManager, name)
+    except (AttributeError, ImportError) as error:
+        log: Any = init_logger("vllm.collops")
+        log.warning("collops gathers all tokens on all ranks: vLLM has changed: %s", error)
+        return AgRsAll2AllManager
+
+    class ExpertManager(AgRsAll2AllManager):
+        """vLLM's manager, which gathers all tokens on all ranks: here it does so with few tokens.
+
+        And where all ranks have a part of each expert: there is no map of experts then.
+        """
+
+        expert_map: torch.Tensor | None = None  # of the layer that dispatches next
+        _sent: tuple[Any, Any] | None = None  # the group and the rows of a dispatch
+
+        def dispatch(
+            self,
+            hidden_states: torch.Tensor,
+            topk_weights: torch.Tensor,
+            topk_ids: torch.Tensor,
+            is_sequence_parallel: bool = False,
+            extra_tensors: list[torch.Tensor] | None = None,
+        ) -> Any:
+            self._sent = None
+            xs = [hidden_states, topk_weights, topk_ids, *(extra_tensors or [])]
+            ranks = self._get_comm_group(is_sequence_parallel)
+            tokens = sum(self._get_sizes(hidden_states.shape[0], ranks))  # of all ranks
+            row = hidden_states.shape[1] * hidden_states.element_size()
+            if self.expert_map is None or tokens * row < LEAST_BYTES:
+                return super().dispatch(*xs[:3], is_sequence_parallel, extra_tensors)
+            group = ranks.device_communicator.collops_group
+            owners = getattr(self.expert_map, _OWNERS, None)
+            if owners is None:  # the layer's first time, on all ranks
+                owners = owners_of(group, self.expert_map)
+                setattr(self.expert_map, _OWNERS, owners)
+            rows, handle = send_rows(group, ranks_of(owners, topk_ids), xs)
+            self._sent = group, handle
+            return tuple(rows) if extra_tensors is None else (*rows[:3], rows[3:])
+
+        def combine(
+            self, hidden_states: torch.Tensor, is_sequence_parallel: bool = False
+        ) -> torch.Tensor:
+            if self._sent is None:
+                return super().combine(hidden_states, is_sequence_parallel)
+            (group, handle), self._sent = self._sent, None
+            return return_rows(group, hidden_states, handle)
+
+    return ExpertManager
+
+
+def tell_expert_map() -> None:
+    """Makes vLLM's layers of experts tell the manager which experts this rank has.
+
+    Raises:
+        AttributeError: they do not know it themselves in this version.
+    """
+    from vllm.distributed import get_ep_group
+    from vllm.model_executor.layers.fused_moe.prepare_finalize import naive_dp_ep
+
+    layer = naive_dp_ep.MoEPrepareAndFinalizeNaiveDPEPModular
+    prepare = layer.prepare
+    signature = inspect.signature(prepare)
+    if "expert_map" not in signature.parameters:
+        raise AttributeError("prepare() of experts has no expert_map")
+
+    @functools.wraps(prepare)
+    def tell(self: Any, *args: Any, **kwargs: Any) -> Any:
+        manager = get_ep_group().device_communicator.all2all_manager
+        manager.expert_map = signature.bind(self, *args, **kwargs).arguments["expert_map"]
+        try:
+            return prepare(self, *args, **kwargs)
+        finally:
+            manager.expert_map = None
+
+    if not hasattr(prepare, _MEANT):
+        setattr(tell, _MEANT, True)
+        layer.prepare = tell
 
 
 @functools.cache
