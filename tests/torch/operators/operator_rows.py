@@ -11,6 +11,7 @@ Args = list[Any]  # of an operator, without the group's name
 
 _SIZES = {2: [3, 0], 3: [2, 0, 3], 4: [1, 3, 0, 2]}
 K, N = 3, 2
+_BOTH = (True, False)
 
 
 class Row(NamedTuple):
@@ -143,6 +144,62 @@ def _matmul_scatter(lead: tuple[int, ...], op: str, sized: bool, trans: bool) ->
     return Row("matmul_reduce_scatter", args, whole, title)
 
 
+def _exchanged(first: bool, trans: bool) -> Row:
+    """all_to_all_matmul, or matmul_all_to_all."""
+
+    def args(rank: int, ranks: int) -> Args:
+        (rows, k), n = ((2 * ranks, K * ranks), N) if first else ((2, K), N * ranks)
+        weight = numbers(10 + rank, *((n, k) if trans else (k, n)))
+        return [numbers(rank, rows, K), weight, numbers(20 + rank, N), trans]
+
+    def whole(all_args: list[Args]) -> list[torch.Tensor]:
+        every = range(len(all_args))
+        if first:
+            blocks_of = [own[0].split(2) for own in all_args]
+            xs = [torch.cat([blocks_of[q][r] for q in every], 1) for r in every]
+            products = [_product(x, own[1], trans) for x, own in zip(xs, all_args, strict=True)]
+        else:
+            parts = [_product(own[0], own[1], trans).split(N, 1) for own in all_args]
+            products = [torch.cat([parts[q][r] for q in every]) for r in every]
+        return [product + own[2] for product, own in zip(products, all_args, strict=True)]
+
+    name = "all_to_all_matmul" if first else "matmul_all_to_all"
+    return Row(name, args, whole, f"trans {trans}")
+
+
+def _grouped(back: bool, told: bool, trans: bool) -> Row:
+    """A grouped product, to two experts of each rank, of which some have no rows, or back."""
+
+    def table(rank: int, ranks: int) -> torch.Tensor:
+        return torch.tensor([[(rank + 2 * to + e) % 3 for e in (0, 1)] for to in range(ranks)])
+
+    def args(rank: int, ranks: int) -> Args:
+        sent = table(rank, ranks)
+        received = torch.stack([table(source, ranks)[rank] for source in range(ranks)])
+        weight = numbers(10 + rank, 2, *((N, K) if trans else (K, N)))
+        x = numbers(rank, int((received if back else sent).sum()), K)
+        counts = [sent, None if told else received]
+        more = [numbers(20 + rank, N), trans, None, None, None]
+        return [x, weight, *counts, *more, *([] if back else [None])]
+
+    def whole(all_args: list[Args]) -> list[torch.Tensor]:
+        ranks = len(all_args)
+        tables = [own[2] for own in all_args]
+        sent = [[(s, d, e) for d in range(ranks) for e in (0, 1)] for s in range(ranks)]
+        received = [[(s, d, e) for e in (0, 1) for s in range(ranks)] for d in range(ranks)]
+        here, there = (received, sent) if back else (sent, received)
+        made = {}
+        for own, blocks_of in zip(all_args, here, strict=True):
+            rows = own[0].split([int(tables[s][d, e]) for s, d, e in blocks_of])
+            for (s, d, e), part in zip(blocks_of, rows, strict=True):
+                made[s, d, e] = _product(part, all_args[d][1][e], trans)
+        results = [torch.cat([made[one] for one in blocks_of]) for blocks_of in there]
+        return [result + own[4] for result, own in zip(results, all_args, strict=True)]
+
+    name = "grouped_matmul_all_to_allv" if back else "all_to_allv_grouped_matmul"
+    return Row(name, args, whole, f"told {told}, trans {trans}", known=False)
+
+
 def _matmul_reduce(lead: tuple[int, ...], trans: bool) -> Row:
     def args(rank: int, ranks: int) -> Args:
         return [numbers(rank, *lead, 4, K), _weight(rank, trans), numbers(20, N), trans]
@@ -215,6 +272,8 @@ ROWS = [
     _matmul_scatter((2,), "sum", True, False),
     _matmul_reduce((), False),
     _matmul_reduce((2,), True),
+    *[_exchanged(first, trans) for first in _BOTH for trans in _BOTH],
+    *[_grouped(back, told=back == trans, trans=trans) for back in _BOTH for trans in _BOTH],
 ]
 
 

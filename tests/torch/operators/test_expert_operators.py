@@ -173,3 +173,65 @@ def _compiled(rank: int, backend: str) -> list[bool]:
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_layers_do_the_same(backend: str) -> None:
     assert run_group(_compiled, 2, backend) == [[True] * 3] * 2
+
+
+def _products(x: Any, weight: Any, sends: Any, blocks: Any, wide: Any, int8: Any) -> list[Any]:
+    # Nothing but calls, of which inductor makes no C++.
+    rows = ct.all_to_allv_grouped_matmul(x, weight, sends)
+    back = ct.grouped_matmul_all_to_allv(rows, weight, sends, trans_weight=True)
+    there = ct.all_to_all_matmul(blocks, wide)
+    *both, scale = int8
+    exact = ct.all_to_allv_grouped_matmul(*both, sends, scale=scale, out_dtype=torch.float16)
+    return [back, ct.matmul_all_to_all(there, wide, trans_weight=True), exact]
+
+
+def _compiled_products(rank: int, backend: str) -> list[bool]:
+    _fresh()
+    work = torch.compile(_products, fullgraph=True, backend=backend)
+    found = []
+    for tokens in (4, 7, 5):
+        sends = numbers(tokens + rank, 2, _EXPERTS).long().abs()
+        ends = []
+        for call in (work, _products):
+            args = [numbers(1 + rank, int(sends.sum()), _HIDDEN), numbers(9, 2, _HIDDEN, _HIDDEN)]
+            args += [sends, numbers(rank, 2 * tokens, _HIDDEN), numbers(7, 2 * _HIDDEN, 4)]
+            leaves = [a for a in args if a.is_floating_point()]
+            args += [(*(a.to(torch.int8) for a in args[:2]), args[1][:, 0].contiguous())]
+            if backend == "aot_eager":
+                [leaf.requires_grad_() for leaf in leaves]
+            ends.append(call(*args))
+            if backend == "aot_eager":
+                sum((out.float() ** 2).sum() for out in ends[-1]).backward()
+                ends[-1] += [leaf.grad for leaf in leaves]
+        found.append(all(torch.equal(a, b) for a, b in zip(*ends, strict=True)))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_products_do_the_same(backend: str) -> None:
+    assert run_group(_compiled_products, 2, backend) == [[True] * 3] * 2
+
+
+def _without(rank: int) -> list[str]:
+    """What has no gradient, or no second one."""
+    counts, one = [[[1], [2]], [[2], [1]]][rank], torch.ones(1, 1)
+    x, scale = torch.ones(3, 1).requires_grad_(), one.clone().requires_grad_()
+    quantised = x.detach().to(torch.int8), one[None].to(torch.int8), counts
+    y = ct.all_to_allv_grouped_matmul(x, one[None], counts)
+    (first,) = torch.autograd.grad((y**2).sum(), x, create_graph=True)
+    found = []
+    for call in (
+        lambda: ct.grouped_matmul_all_to_allv(*quantised, scale=scale).sum().backward(),
+        lambda: first.sum().backward(),
+        lambda: ct.all_to_all_matmul(x[:2], torch.ones(2, 1), out=torch.empty(1, 1)),
+        lambda: ct.grouped_matmul_all_to_allv(x, one[None], counts, out=torch.empty(3, 1)),
+    ):
+        with pytest.raises(collops.UnsupportedError) as caught:
+            call()
+        found.append(caught.value.message.partition(":")[0])
+    return found
+
+
+def test_products_without_a_gradient_say_so() -> None:
+    wanted = ["grouped_matmul_all_to_allv", "the grouped products have no second gradient"]
+    assert run_group(_without, 2) == [[*wanted, "all_to_all_matmul", wanted[0]]] * 2

@@ -49,7 +49,9 @@ def _opcheck(row: Row, rank: int, with_out: bool) -> list[str]:
     if with_out:
         words["out"] = torch.empty_like(packet.default(*args, name))
     else:
-        args = [a.requires_grad_() if isinstance(a, torch.Tensor) else a for a in args]
+        for a in args:
+            if isinstance(a, torch.Tensor) and a.is_floating_point():
+                a.requires_grad_()
     operator = packet.out if with_out else packet.default
     done = torch_library.opcheck(
         operator, (*args, name), words, test_utils=tests, raise_exception=False

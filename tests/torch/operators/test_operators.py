@@ -61,6 +61,9 @@ def _wrapped(rank: int) -> list[Any]:
     comm = default_group().communicator
     x, weight, bias = numbers(rank, 3, 3), numbers(10 + rank, 3, 2), numbers(20, 2)
     grid = {"ag_dim": 1, "rs_dim": 2, "inner_dim_is_ag": False}
+    counts = [[[1], [2]], [[2], [1]]][rank]
+    int8 = x.to(torch.int8), weight[None].to(torch.int8), counts
+    quant = {"scale": numbers(3, 1, 2)}
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         ("all_gatherv", (x,), {"sizes": [3, 3], "dim": 1}),
         ("reduce_scatterv", (x,), {"sizes": [1, 2], "dim": 1, "op": "max"}),
@@ -70,6 +73,16 @@ def _wrapped(rank: int) -> list[Any]:
         ("matmul_reduce_scatter", (x, weight.T.contiguous()), {"trans_weight": True, "op": "avg"}),
         ("all_gather_matmul_reduce_scatter", (x, weight), {"scatter_rows": [3, 0], **grid}),
         ("matmul_all_reduce", (x, weight), {"residual": bias}),
+        ("all_to_all_matmul", (x.T[:2].contiguous(), numbers(1, 6, 2)), {"residual": bias}),
+        ("matmul_all_to_all", (x, weight), {"residual": bias[:1]}),
+        ("all_to_allv_grouped_matmul", (x, weight[None], counts), {"max_rows": 9}),
+        ("grouped_matmul_all_to_allv", (x, weight[None], counts), {"residual": bias}),
+        (
+            "all_to_allv_grouped_matmul",
+            int8,
+            {"out_dtype": torch.bfloat16, "x_scale": x[0], **quant},
+        ),
+        ("grouped_matmul_all_to_allv", int8, quant),
     ]
     found = []
     for name, args, words in calls:
@@ -82,7 +95,7 @@ def _wrapped(rank: int) -> list[Any]:
 
 
 def test_wrappers_do_what_the_communicator_does() -> None:
-    assert run_group(_wrapped, 2) == [[True] * 24] * 2
+    assert run_group(_wrapped, 2) == [[True] * 42] * 2
 
 
 class _Seen(TorchDispatchMode):

@@ -1,7 +1,8 @@
 """The operators of mixtures of experts: their calls, shapes and gradients.
 
 The routing goes from one to the next as three tensors, those of collops.MoeHandle. The gradient of
-a dispatch is a combine without weights, and that of a combine a dispatch with the same routing.
+a dispatch is a combine without weights, and that of a combine a dispatch with the same routing. The
+grouped products are each other's way back, and so are their gradients.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from collops.torch.operators.row_operators import values
 
 _ops = torch.ops.collops
 _Tensor: TypeAlias = torch.Tensor
+_GROUPED = (
+    "Tensor x, Tensor weight, Tensor send_counts, Tensor? recv_counts, Tensor? residual, "
+    "bool trans_weight, Tensor? scale, Tensor? x_scale, ScalarType? out_dtype"
+)
 _ROUTING = "Tensor send_counts, Tensor recv_counts, Tensor positions"
 
 
@@ -154,6 +159,135 @@ def _refuse_second(ctx: Any, *gradients: Any) -> Any:
     )
 
 
+def _grouped(name: str, goes_back: bool) -> Operator:
+    """A grouped product: to the experts, where the rows may be limited, or back from them."""
+    after = ("name", "out") if goes_back else ("max_rows", "name", "out")
+
+    def call(
+        x: Any,
+        weight: Any,
+        sends: Any,
+        receives: Any,
+        residual: Any,
+        trans: bool,
+        scale: Any,
+        x_scale: Any,
+        out_dtype: Any,
+        *rest: Any,
+    ) -> Any:
+        words = dict(zip(after, rest, strict=False))
+        given = {"residual": residual, "scale": scale, "x_scale": x_scale}
+        words |= {key: values(one) for key, one in given.items() if one is not None}
+        communicator = communicator_for_call(name, x, words.pop("name"))
+        words |= {"trans_weight": trans, "out_dtype": out_dtype}
+        return getattr(communicator, name)(values(x), values(weight), sends, receives, **words)
+
+    def fake(
+        x: _Tensor,
+        weight: _Tensor,
+        sends: Any,
+        receives: Any,
+        residual: Any,
+        trans: bool,
+        scale: Any,
+        x_scale: Any,
+        out_dtype: Any,
+        *rest: Any,
+    ) -> _Tensor:
+        # The counts are values of tensors, so the rows are a symbol of their own.
+        shape = [torch_library.get_ctx().new_dynamic_size(), weight.shape[-2 if trans else -1]]
+        summed = x.dtype if x.dtype != torch.int8 else out_dtype or torch.float32
+        return x.new_empty(shape, dtype=summed)
+
+    def save(ctx: Any, inputs: Any) -> None:
+        x, weight, sends, receives, residual, ctx.trans, *_, ctx.name = inputs
+        ctx.num_inputs = len(inputs)
+        ctx.residual_shape = None if residual is None else residual.shape
+        ctx.save_for_backward(x, weight, sends, receives)
+
+    def backward(ctx: Any, g: _Tensor) -> Any:
+        needs = ctx.needs_input_grad
+        if needs[6] or needs[7]:
+            raise_status(
+                ErrorCode.ERROR_UNSUPPORTED,
+                f"{name}: scale and x_scale have no gradient: pass .detach()",
+            )
+        for_both: Any = [None, None]
+        if needs[0] or needs[1]:
+            words = goes_back, ctx.trans, needs[0], needs[1], ctx.name
+            both = _ops._grouped_matmul_backward(g, *ctx.saved_tensors, *words)
+            for_both = [one if need else None for one, need in zip(both, needs, strict=False)]
+        for_residual = g.sum(0).reshape(ctx.residual_shape) if needs[4] else None
+        return *for_both, None, None, for_residual, *[None] * (ctx.num_inputs - 5)
+
+    schema = _GROUPED if goes_back else f"{_GROUPED}, SymInt? max_rows"
+    return Operator(schema, call, fake, save, backward)
+
+
+def _grouped_backward(
+    gradient: Any,
+    x: Any,
+    weight: Any,
+    sends: Any,
+    receives: Any,
+    went_back: bool,
+    trans: bool,
+    for_x: bool,
+    for_weight: bool,
+    name: str,
+) -> Any:
+    """The gradients of x and weight, in one operator: torch.compile would reorder several."""
+    communicator = communicator_for_call("_grouped_matmul_backward", gradient, name)
+    g, factor = values(gradient), values(weight)
+    if receives is None:
+        ones = [1] * communicator.size
+        receives = communicator.all_to_allv(sends.to(x.device), ones, ones).cpu()
+    args: Any = g, factor, sends, receives
+    of_x, of_weight = x.new_empty(0), weight.new_empty(0)
+    if went_back:
+        of_x, g = communicator.all_to_allv_grouped_matmul(
+            *args, trans_weight=not trans, return_rows=True
+        )
+    elif for_x:
+        of_x = communicator.grouped_matmul_all_to_allv(*args, trans_weight=not trans)
+    if for_weight:
+        rows = x if went_back else _received(communicator, values(x), sends, receives)
+        counts = receives.sum(0).tolist()
+        pairs = zip(rows.split(counts), g.split(counts), strict=True)
+        of_weight = torch.stack([b.T @ a if trans else a.T @ b for a, b in pairs])
+    return of_x, of_weight
+
+
+def _received(communicator: Any, x: _Tensor, sends: Any, receives: Any) -> _Tensor:
+    """The rows for this rank's experts, expert by expert."""
+    rows = communicator.all_to_allv(x, sends.sum(1).tolist(), receives.sum(1).tolist())
+    parts, experts = rows.split(receives.flatten().tolist()), receives.shape[1]
+    return torch.cat([part for e in range(experts) for part in parts[e::experts]])
+
+
+def _fake_grouped_backward(
+    gradient: _Tensor,
+    x: _Tensor,
+    weight: _Tensor,
+    sends: Any,
+    receives: Any,
+    went_back: bool,
+    trans: bool,
+    for_x: bool,
+    for_weight: bool,
+    name: str,
+) -> Any:
+    of_x = x.new_empty(x.shape if for_x or went_back else [0])
+    return of_x, weight.new_empty(weight.shape if for_weight else [0])
+
+
+def _refuse_second_grouped(ctx: Any, *gradients: Any) -> Any:
+    raise_status(
+        ErrorCode.ERROR_UNSUPPORTED,
+        "the grouped products have no second gradient: detach the first",
+    )
+
+
 register(
     "moe_dispatch",
     Operator(
@@ -183,6 +317,21 @@ register(
     Operator(
         f"Tensor gradient, Tensor rows, Tensor topk_weights, {_ROUTING}",
         *(_combine_backward, _fake_combine_backward, _save_nothing, _refuse_second),
+        has_out=False,
+        results="(Tensor, Tensor)",
+    ),
+)
+for _name, _goes_back in (
+    ("all_to_allv_grouped_matmul", False),
+    ("grouped_matmul_all_to_allv", True),
+):
+    register(_name, _grouped(_name, _goes_back))
+register(
+    "_grouped_matmul_backward",
+    Operator(
+        "Tensor gradient, Tensor x, Tensor weight, Tensor send_counts, Tensor? recv_counts, "
+        "bool went_back, bool trans_weight, bool for_x, bool for_weight",
+        *(_grouped_backward, _fake_grouped_backward, _save_nothing, _refuse_second_grouped),
         has_out=False,
         results="(Tensor, Tensor)",
     ),

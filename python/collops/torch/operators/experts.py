@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
 from collops.torch.operators.record import operate
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Table: TypeAlias = torch.Tensor | Sequence[Sequence[int]]
 
 _ops = torch.ops.collops
 
@@ -129,3 +135,140 @@ def moe_combine(
     check_no_gradients("moe_combine", name_of(group), rows, topk_weights)
     _ops.moe_combine.out(rows, topk_weights, *routing, name_of(group), out=out)
     return out
+
+
+def all_to_allv_grouped_matmul(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    send_counts: Table,
+    recv_counts: Table | None = None,
+    *,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    scale: torch.Tensor | None = None,
+    x_scale: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    max_rows: int | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Sends rows to the experts of all ranks and multiplies what this rank's experts get.
+
+    As Communicator.all_to_allv_grouped_matmul(). x, weight and residual have gradients: that of x
+    comes back by grouped_matmul_all_to_allv(), and for that of the weight x travels again.
+
+    Args:
+        x: [rows, k] this rank's rows, sorted by rank and then by expert.
+        weight: [experts, k, n], with `trans_weight` [experts, n, k]; this rank's experts.
+        send_counts: [ranks, experts] rows for each expert of each rank, such as a routing's; on the
+            CPU.
+        recv_counts: [ranks, experts] rows from each rank for each of this rank's experts, on all
+            ranks or on none; None: the ranks exchange their send_counts first.
+        trans_weight: whether an expert's weight is stored as [n, k].
+        residual: [n] or [1, n] added once to every row; None: nothing.
+        scale: [experts, n] of x and weight of int8; None: they are of floating point.
+        x_scale: [rows] float32, of each row of an x of int8; None: 1.
+        out_dtype: of an x of int8, float32 (also None), float16 or bfloat16.
+        max_rows: the most rows that this rank takes; more are an error on all ranks.
+        group: as for moe_dispatch().
+        out: [sum of recv_counts, n] the result's memory; the call then has no gradient.
+
+    Returns:
+        `out`, or a new tensor; in compiled code its rows are a symbol.
+
+    Raises:
+        Error: as Communicator.all_to_allv_grouped_matmul().
+
+    Source of the semantics: Communicator.all_to_allv_grouped_matmul().
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x = torch.tensor([[1.0], [2.0]]) + 10 * rank
+        ...     weight, counts = torch.full((1, 1, 1), rank + 1.0), [[[1], [1]], [[0], [2]]][rank]
+        ...     with collops.init() as comm:
+        ...         y = collops.torch.all_to_allv_grouped_matmul(x, weight, counts, group=comm)
+        ...         return y.flatten().tolist()
+        >>> run_ranks(layer, 2)
+        [[1.0], [4.0, 22.0, 24.0]]
+    """
+    tables = _table(send_counts), _table(recv_counts)
+    quant = scale, x_scale, out_dtype, max_rows
+    args = x, weight, *tables, residual, trans_weight, *quant, name_of(group)
+    return _grouped("all_to_allv_grouped_matmul", args, out)
+
+
+def grouped_matmul_all_to_allv(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    send_counts: Table,
+    recv_counts: Table | None = None,
+    *,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    scale: torch.Tensor | None = None,
+    x_scale: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Multiplies the rows of this rank's experts and sends the products back.
+
+    The way back of all_to_allv_grouped_matmul(), as Communicator.grouped_matmul_all_to_allv(). x,
+    weight and residual have gradients.
+
+    Args:
+        x: [sum of recv_counts, k] the rows of this rank's experts.
+        weight: [experts, k, n], with `trans_weight` [experts, n, k]; this rank's experts.
+        send_counts: [ranks, experts] as on the way there; on the CPU.
+        recv_counts: [ranks, experts] as on the way there.
+        trans_weight: whether an expert's weight is stored as [n, k].
+        residual: [n] or [1, n] added once to every row of the result; None: nothing.
+        scale: [experts, n] of x and weight of int8; None: they are of floating point.
+        x_scale: [sum of recv_counts] float32, of each row of an x of int8; None: 1.
+        out_dtype: of an x of int8, float32 (also None), float16 or bfloat16.
+        group: as for moe_dispatch().
+        out: [sum of send_counts, n] the result's memory; the call then has no gradient.
+
+    Returns:
+        `out`, or a new tensor; in compiled code its rows are a symbol.
+
+    Raises:
+        Error: as Communicator.grouped_matmul_all_to_allv().
+
+    Source of the semantics: Communicator.grouped_matmul_all_to_allv().
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x = torch.tensor([[[1.0]], [[4.0], [22.0], [24.0]]][rank])
+        ...     weight, counts = torch.ones(1, 1, 1), [[[1], [1]], [[0], [2]]][rank]
+        ...     with collops.init() as comm:
+        ...         y = collops.torch.grouped_matmul_all_to_allv(x, weight, counts, group=comm)
+        ...         return y.flatten().tolist()
+        >>> run_ranks(layer, 2)
+        [[1.0, 4.0], [22.0, 24.0]]
+    """
+    tables = _table(send_counts), _table(recv_counts)
+    quant = scale, x_scale, out_dtype
+    args = x, weight, *tables, residual, trans_weight, *quant, name_of(group)
+    return _grouped("grouped_matmul_all_to_allv", args, out)
+
+
+def _grouped(name: str, args: Any, out: torch.Tensor | None) -> torch.Tensor:
+    if out is None:
+        result: torch.Tensor = operate(name, *args)
+        return result
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    check_no_gradients(name, args[-1], *tensors)
+    getattr(_ops, name).out(*args, out=out)
+    return out
+
+
+def _table(counts: Any) -> Any:
+    """Counts as an operator takes them."""
+    return counts if counts is None or isinstance(counts, torch.Tensor) else torch.tensor(counts)

@@ -326,6 +326,74 @@ def _matmul_all_reduce_gradient(ctx: Any, gradient: _Tensor) -> Any:
     return *_shaped(ctx, for_x, for_weight, own), None, None
 
 
+def _blocks_exchanged(ctx: Any, x: _Tensor, after: _Tensor) -> _Tensor:
+    """As all_to_all_matmul() exchanges x: the ranks' rows for this one, side by side."""
+    ranks = communicator_of(ctx.name).size
+    sizes = [x.shape[0] // ranks] * ranks
+    whole = _ops._all_to_allv_after(x, after, sizes, sizes, ctx.name)
+    return torch.cat(whole.split(sizes), 1)
+
+
+def _all_to_all_matmul(
+    x: Any, weight: Any, residual: Any, trans: bool, name: str, out: Any = None
+) -> Any:
+    communicator = communicator_for_call("all_to_all_matmul", x, name)
+    words = {"trans_weight": trans, "residual": _optional(residual), "out": out}
+    return communicator.all_to_all_matmul(values(x), values(weight), **words)
+
+
+def _fake_all_to_all_matmul(
+    x: _Tensor, weight: _Tensor, residual: Any, trans: bool, name: str
+) -> _Tensor:
+    return x.new_empty([x.shape[0] // communicator_of(name).size, _columns(weight, trans)])
+
+
+def _save_exchanged(ctx: Any, inputs: Any) -> None:
+    x, weight, residual, ctx.trans, ctx.name = inputs
+    _save(ctx, x, weight, residual)
+
+
+def _all_to_all_matmul_gradient(ctx: Any, g: _Tensor) -> Any:
+    """The gradients of all_to_all_matmul: matmul_all_to_all, and x exchanged again."""
+    x, weight = ctx.saved_tensors
+    for_x = for_weight = None
+    if ctx.needs_input_grad[0]:
+        for_x = _ops.matmul_all_to_all(g, weight, None, not ctx.trans, ctx.name)
+    if ctx.needs_input_grad[1]:
+        whole = _blocks_exchanged(ctx, x, g if for_x is None else for_x)
+        for_weight = _weight_gradient(ctx, whole, g)
+    return *_shaped(ctx, for_x, for_weight, g), None, None
+
+
+def _matmul_all_to_all(
+    x: Any, weight: Any, residual: Any, trans: bool, name: str, out: Any = None
+) -> Any:
+    communicator = communicator_for_call("matmul_all_to_all", x, name)
+    words = {"trans_weight": trans, "residual": _optional(residual), "out": out}
+    return communicator.matmul_all_to_all(values(x), values(weight), **words)
+
+
+def _fake_matmul_all_to_all(
+    x: _Tensor, weight: _Tensor, residual: Any, trans: bool, name: str
+) -> _Tensor:
+    ranks = communicator_of(name).size
+    return x.new_empty([x.shape[0] * ranks, _columns(weight, trans) // ranks])
+
+
+def _matmul_all_to_all_gradient(ctx: Any, gradient: _Tensor) -> Any:
+    """The gradients of matmul_all_to_all: of x alone, all_to_all_matmul."""
+    x, weight = ctx.saved_tensors
+    for_x = for_weight = None
+    if ctx.needs_input_grad[1]:
+        # That of the product is needed itself: it is exchanged once.
+        g = _blocks_exchanged(ctx, gradient, gradient)
+        for_weight = _weight_gradient(ctx, x, g)
+        for_x = _times_transposed(ctx, g, weight)
+    elif ctx.needs_input_grad[0]:
+        for_x = _ops.all_to_all_matmul(gradient, weight, None, not ctx.trans, ctx.name)
+    return *_shaped(ctx, for_x, for_weight, gradient), None, None
+
+
 register(
     "all_gather_matmul",
     Operator(
@@ -356,5 +424,21 @@ register(
         f"{_WEIGHT}, bool trans_weight",
         *(_matmul_all_reduce, _fake_matmul_all_reduce),
         *(_save_matmul_all_reduce, _matmul_all_reduce_gradient),
+    ),
+)
+register(
+    "all_to_all_matmul",
+    Operator(
+        f"{_WEIGHT}, bool trans_weight",
+        *(_all_to_all_matmul, _fake_all_to_all_matmul),
+        *(_save_exchanged, _all_to_all_matmul_gradient),
+    ),
+)
+register(
+    "matmul_all_to_all",
+    Operator(
+        f"{_WEIGHT}, bool trans_weight",
+        *(_matmul_all_to_all, _fake_matmul_all_to_all),
+        *(_save_exchanged, _matmul_all_to_all_gradient),
     ),
 )

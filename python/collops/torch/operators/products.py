@@ -244,3 +244,102 @@ def matmul_all_reduce(
     check_no_gradients("matmul_all_reduce", args[-1], x, weight, residual)
     _ops.matmul_all_reduce.out(*args, out=out)
     return out
+
+
+def all_to_all_matmul(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Exchanges columns for rows and multiplies what this rank gets.
+
+    ``X_r = cat([rows of x_q for r, for q in ranks], dim=1)``, and ``out_r = X_r @ weight_r +
+    residual_r``; the gradient of x is matmul_all_to_all of that of out and the transposed weight.
+
+    Args:
+        x: [rows, h] of one shape on every rank; float16, bfloat16 or float32, on the CPU.
+        weight: [P * h, n], with `trans_weight` [n, P * h].
+        trans_weight: whether the weight is stored as [n, P * h].
+        residual: [n] or [1, n] added once to every row; None: nothing.
+        group: as for all_gather_matmul().
+        out: [rows / P, n] the result's memory; the call then has no gradient.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        Error: as Communicator.all_to_all_matmul().
+
+    Source of the semantics: Communicator.all_to_all_matmul().
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x = torch.tensor([[1.0], [2.0]]) + 10 * rank
+        ...     with collops.init() as comm:
+        ...         return collops.torch.all_to_all_matmul(x, torch.eye(2), group=comm).tolist()
+        >>> run_ranks(layer, 2)
+        [[[1.0, 11.0]], [[2.0, 12.0]]]
+    """
+    args = x, weight, residual, trans_weight, name_of(group)
+    if out is None:
+        return operate("all_to_all_matmul", *args)
+    check_no_gradients("all_to_all_matmul", args[-1], x, weight, residual)
+    _ops.all_to_all_matmul.out(*args, out=out)
+    return out
+
+
+def matmul_all_to_all(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Multiplies and exchanges rows for columns of the product.
+
+    ``out_r = cat([x_q @ (the columns of weight_q for r) for q in ranks]) + residual_r``; the
+    gradient of x is all_to_all_matmul of that of out and the transposed weight.
+
+    Args:
+        x: [rows, k], as many rows on every rank; float16, bfloat16 or float32, on the CPU.
+        weight: [k, n], with `trans_weight` [n, k]; n is a multiple of P.
+        trans_weight: whether the weight is stored as [n, k].
+        residual: [n / P] or [1, n / P] added once to every row, on all ranks or on none; None:
+            nothing.
+        group: as for all_gather_matmul().
+        out: [P * rows, n / P] the result's memory; the call then has no gradient.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        Error: as Communicator.matmul_all_to_all().
+
+    Source of the semantics: Communicator.matmul_all_to_all().
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x, weight = torch.tensor([[rank + 1.0]]), torch.tensor([[1.0, 10.0]])
+        ...     with collops.init() as comm:
+        ...         return collops.torch.matmul_all_to_all(x, weight, group=comm).tolist()
+        >>> run_ranks(layer, 2)
+        [[[1.0], [2.0]], [[10.0], [20.0]]]
+    """
+    args = x, weight, residual, trans_weight, name_of(group)
+    if out is None:
+        return operate("matmul_all_to_all", *args)
+    check_no_gradients("matmul_all_to_all", args[-1], x, weight, residual)
+    _ops.matmul_all_to_all.out(*args, out=out)
+    return out
