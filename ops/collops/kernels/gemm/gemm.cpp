@@ -145,6 +145,9 @@ void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, in
   }
 }
 
+// Bytes of the weight in a strip from which waking other threads pays: about 50 us of reading.
+constexpr int64_t kLeastSharedWeight = 512 << 10;
+
 // Units that are packed and at once multiplied by few rows: half of a first-level cache. Of a
 // weight [n, k] they are of one panel, as long as they can be; of a weight [k, n] of all panels of
 // a strip, so that neighbours in memory are read together.
@@ -268,7 +271,7 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
   };
   // Of a weight [n, k] one panel at a time.
   const int64_t tiles = CeilDiv(columns, kernels.column_tile);
-  const bool shares = columns * plan.k * WeightItem(plan) >= kLeastSharedBytes && NumThreads() > 1;
+  const bool shares = columns * plan.k * WeightItem(plan) >= kLeastSharedWeight && NumThreads() > 1;
   const int64_t parts = shares ? std::min<int64_t>(tiles, NumThreads()) : 1;
   const auto run = [&](int64_t part) {
     const int64_t begin = tiles * part / parts * kernels.column_tile;
