@@ -76,7 +76,7 @@ def multiply(comm: collops.Communicator, call: Exchanged, run: Run) -> list[Any]
     x, weight, *residual = given
     words: dict[str, Any] = {"trans_weight": call.trans}
     words |= {"residual": residual[0]} if residual else {}
-    before = [tensor.tobytes() for tensor in given]
+    before = [run.values(tensor).tobytes() for tensor in given]
     method = comm.all_to_all_matmul if call.first else comm.matmul_all_to_all
     own = method(x, weight, **words)
     out = run.poisoned(comm, own.shape, x.dtype)
@@ -87,5 +87,5 @@ def multiply(comm: collops.Communicator, call: Exchanged, run: Run) -> list[Any]
         again, got = comm.all_to_all_matmul(x, weight, return_x=True, **words)
         assert again.tobytes() == out.tobytes() and got.dtype == x.dtype
         exchanged = [got]
-    assert [tensor.tobytes() for tensor in given] == before, "an input was changed"
+    assert [run.values(tensor).tobytes() for tensor in given] == before, "an input was changed"
     return [out, *exchanged]
