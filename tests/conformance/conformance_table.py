@@ -19,7 +19,7 @@ from tests.conformance import message_calls as messages
 from tests.conformance import moe_calls as experts
 from tests.conformance import rooted_calls as rooted
 from tests.conformance import v_calls as v
-from tests.conformance.operator_runs import OperatorRuns, golden_bounds
+from tests.conformance.operator_runs import OperatorRuns
 from tests.conformance.runs import ISAS, Run
 
 GPU_BACKENDS = ("cuda", "nccl")
@@ -139,6 +139,13 @@ QUANTISED_RUNS = [
     Run("atb", 4, "window", threads=True, num_threads=1),
     Run("atb", 4, num_threads=2),
 ]
+QUANTISED_LINEAR_RUNS = [
+    *QUANTISED_RUNS,
+    *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 4)),
+    *on_gpus("atb", 2),
+    *on_gpus("atb", 3),
+    *on_gpus("atb", 4, threads=True),
+]
 LARGE_LINEAR_RUNS = [
     *(Run("atb", 2, memory, num_threads=1) for memory in ("plain", "window")),
     Run("atb", 2, isa="avx2", num_threads=1),
@@ -151,7 +158,6 @@ NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hcc
 NO_QUANTISED_SUMS = dict.fromkeys(
     ("hccl", *GPU_BACKENDS), "refused: AllReduce with a quantType runs on CPU tensors alone"
 )
-NO_INT8 = dict.fromkeys(("hccl", *GPU_BACKENDS), "it does not multiply int8")
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
 )
@@ -183,7 +189,7 @@ def message_row(name: str) -> OperatorRuns:
 
 
 def linear_row(cases: Callable[[Run], Sequence[Any]], runs: list[Run], **row: Any) -> OperatorRuns:
-    return OperatorRuns(cases, linear.call, runs, bounds=golden_bounds, moves=False, **row)
+    return OperatorRuns(cases, linear.call, runs, bounds=linear.bounds, moves=False, **row)
 
 
 def plain_row(*functions: Any, **row: Any) -> OperatorRuns:
@@ -211,9 +217,7 @@ TABLE: dict[str, OperatorRuns] = {
     "recv": message_row("recv"),
     "linear_parallel": linear_row(linear.cases_of, LINEAR_RUNS),
     "linear_parallel, large": linear_row(large.cases_of, LARGE_LINEAR_RUNS, without=OF_THE_CPU),
-    "linear_parallel, quantised": linear_row(
-        linear.quantised_cases, QUANTISED_RUNS, without=NO_INT8
-    ),
+    "linear_parallel, quantised": linear_row(linear.quantised_cases, QUANTISED_LINEAR_RUNS),
     "linear_parallel, experts": linear_row(linear.expert_cases, EXPERT_RUNS),
     "all_to_allv": plain_row(rooted.row_cases, rooted.all_to_allv, rooted.exchanged),
     "gatherv": plain_row(rooted.row_cases, rooted.gatherv, rooted.gathered),

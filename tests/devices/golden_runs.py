@@ -21,7 +21,7 @@ INT8 = 'LinearParallel: engine "streams" cannot run this call: it does not multi
 REFUSED = {
     backend: {
         f"backend {backend} does not run it: {TRANSPOSE}": 3,
-        f"backend {backend} does not run it: {INT8}": 16,
+        f"backend {backend} does not run it: {INT8}": 5,
         f"backend {backend} does not run it: backend {backend}: AllReduce with a quantType runs on "
         "CPU tensors alone": 4,
     }

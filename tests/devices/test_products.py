@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.devices.product_ranks import PLACES, Kind, Product, check, product, run_cases
+from collops.testing import run_ranks
+from tests.conformance.devices import BACKENDS_HERE, HERE
+from tests.conformance.runs import Run
+from tests.devices.product_ranks import LIMIT_S, PLACES, Kind, Product, check, product, run_cases
 
 GRID = Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER
 SQUARE = (2, 2, True)
@@ -57,6 +61,30 @@ def test_chunks_and_strips(device: Any, where: str) -> None:
         product(GRID, [4200, 4100], k=3, n=600, dtype="bfloat16", grid=(2, 1, True)),
     ]  # fmt: skip
     run_cases(device, cases, PLACES[where])
+
+
+@pytest.mark.parametrize("backend", BACKENDS_HERE)
+def test_scales_of_gathered_rows(backend: str) -> None:
+    """Which only the plain level has; k and n are no multiples of anything."""
+    run = Run("plain", 2, HERE, backend=backend)
+    draw = np.random.default_rng(5)
+    xs = [draw.integers(-128, 128, (3 + r, 37)).astype(np.int8) for r in range(2)]
+    ws = [draw.integers(-128, 128, (37, 21)).astype(np.int8) for _ in range(2)]
+    tokens = [draw.random(3 + r).astype(np.float32) for r in range(2)]
+    scales = [draw.random(21).astype(np.float32) for _ in range(2)]
+
+    def work(rank: int) -> Any:
+        comm = run.join(rank)
+        own = (run.place(comm, each[rank]) for each in (xs, ws, scales, tokens))
+        x, w, scale, x_scale = own
+        words = {"scale": scale, "x_scale": x_scale, "gather_rows": [3, 4]}
+        return run.values(comm.all_gather_matmul(x, w, **words))
+
+    every = np.concatenate(xs).astype(np.int32)
+    got = run_ranks(work, 2, timeout=LIMIT_S, env=run.environment)
+    for out, w, scale in zip(got, ws, scales, strict=True):
+        sums = (every @ w.astype(np.int32)).astype(np.float32)
+        assert np.array_equal(out, sums * scale * np.concatenate(tokens)[:, None])
 
 
 @pytest.mark.parametrize("where", [name for name in PLACES if "thread" not in name])

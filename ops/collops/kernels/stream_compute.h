@@ -10,8 +10,8 @@
 
 namespace collops::kernels {
 
-// A matrix in a device's memory, of float32, float16 or bfloat16. Element (i, j) is ld * i + j
-// elements behind the first, or ld * j + i if the matrix is a transposed view.
+// A matrix in a device's memory, of float32, float16 or bfloat16, int8 or int32. Element (i, j) is
+// ld * i + j elements behind the first, or ld * j + i if the matrix is a transposed view.
 struct DeviceMatrix {
   const void* data = nullptr;
   DType dtype = DType::kUndefined;
@@ -31,15 +31,21 @@ struct Beside {
 // matrices' shapes and types, not on their addresses.
 struct StreamStep {
   enum Kind {
-    kMultiply,  // c = a * b, summed in float32 and rounded once; c has consecutive rows
+    kMultiply,  // c = a * b, summed in float32 and rounded once, or of int8 in int32, modulo 2^32;
+                // c has consecutive rows
     kConvert,   // c = a
     kAdd,       // c = a + b, rounded once; a `b` of one row is added to every row; `c` may be `a`
+    kScale,     // c = float32(a + bias) * b * token, from int32 to float32; each step rounds once.
+                // `b` and `bias` are a row, or one number; `token` is a column; the last two may be
+                // missing. `c` may lie where `a` does
   };
   Kind kind = kMultiply;
   DeviceMatrix a;
   DeviceMatrix b;
   DeviceMatrix c;
   Beside beside = {};
+  DeviceMatrix bias = {};
+  DeviceMatrix token = {};
 };
 
 // Marks in streams, which other streams can wait for. Destroyed when all work that waits for them
@@ -71,6 +77,9 @@ class StreamCompute {
   // Does `work` with this device as the thread's current one, as the functions below and the marks
   // want it.
   virtual Status OnDevice(const std::function<Status()>& work) = 0;
+
+  // Whether there are products of int8.
+  virtual bool has_int8() const { return false; }
 
   // Elements of a product that a device works on at the same time, so that a shorter one takes as
   // long: 128 processors with 128 x 128 each. The ranks cut their calls by it, so it is the same on

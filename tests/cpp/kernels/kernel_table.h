@@ -34,6 +34,7 @@ inline constexpr Kernel<Block> kKernels[] = {
     MakeKernel<Block, ReduceSlicesArgs, ReduceSlices<Block>>(),
     MakeKernel<Block, ConvertArgs, Convert<Block>>(),
     MakeKernel<Block, AddArgs, Add<Block>>(),
+    MakeKernel<Block, ScaleArgs, Scale<Block>>(),
     MakeKernel<Block, GateArgs, Gate<Block>>(),
     MakeKernel<Block, MoveArgs, Move<Block>>(),
     MakeKernel<Block, Gated<MoveArgs>, GatedMove<Block>>(),

@@ -95,6 +95,7 @@ PerProcess<UsedProducts> used_products_here;
 // How long the first use of a kernel waits for a moment in which no call runs.
 constexpr double kBetweenS = 10.0;
 constexpr uint32_t kMostAligned = 16;
+constexpr uint32_t kInt8Alignment = 4;
 constexpr size_t kMostChoices = 256;
 // How many algorithms are looked at for one that may run beside collectives.
 constexpr int kMostFound = 32;
@@ -103,12 +104,16 @@ bool FindType(DType dtype, BlasType* type) {
   if (dtype == DType::kFloat32) *type = BlasType::kFloat32;
   if (dtype == DType::kFloat16) *type = BlasType::kFloat16;
   if (dtype == DType::kBFloat16) *type = BlasType::kBFloat16;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+  if (dtype == DType::kInt8) *type = BlasType::kInt8;
+  if (dtype == DType::kInt32) *type = BlasType::kInt32;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 ||
+         dtype == DType::kInt8 || dtype == DType::kInt32;
 }
 
 // The largest power of two, at most kMostAligned, that divides a row's bytes; the elements' size if
-// the address is not aligned to it.
+// the address is not aligned to it, but of int8 the least that there are products for.
 uint32_t AlignmentOf(const DeviceMatrix& matrix, bool is_aligned) {
+  if (!is_aligned && matrix.dtype == DType::kInt8) return kInt8Alignment;
   if (!is_aligned) return static_cast<uint32_t>(SizeOf(matrix.dtype));
   uint32_t alignment = kMostAligned;
   while (static_cast<uintptr_t>(matrix.ld * SizeOf(matrix.dtype)) % alignment != 0) alignment /= 2;
@@ -141,8 +146,11 @@ class Matmul::Objects {
   Objects& operator=(const Objects&) = delete;
 
   Status Make(const Shape& shape) {
+    const bool is_whole = shape.a.dtype == DType::kInt8;
     COLLOPS_RETURN_IF_ERROR(
-        ToStatus(api_, api_.desc_create(&desc_, BlasCompute::kFloat32, BlasType::kFloat32),
+        ToStatus(api_,
+                 api_.desc_create(&desc_, is_whole ? BlasCompute::kInt32 : BlasCompute::kFloat32,
+                                  is_whole ? BlasType::kInt32 : BlasType::kFloat32),
                  "cublasLtMatmulDescCreate"));
     COLLOPS_RETURN_IF_ERROR(Turn(DescAttribute::kTransposeA, shape.b.transposed));
     COLLOPS_RETURN_IF_ERROR(Turn(DescAttribute::kTransposeB, shape.a.transposed));
@@ -306,6 +314,12 @@ Status Matmul::Choose(const Shape& shape, const Objects& objects,
   return Ok();
 }
 
+bool Matmul::FitsInt8(const StreamStep& step) {
+  const auto fits = [](int64_t size) { return size % kInt8Alignment == 0; };
+  return step.b.transposed && !step.a.transposed && fits(step.a.columns) && fits(step.c.columns) &&
+         fits(step.a.ld) && fits(step.b.ld);
+}
+
 Status Matmul::Check(const StreamStep& step) {
   COLLOPS_RETURN_IF_ERROR(Open());
   const Shape shape = ShapeOf(step, true);
@@ -323,10 +337,13 @@ Status Matmul::RunShape(const Shape& shape, const StreamStep& step, void* scratc
   const MatmulAlgorithm* algorithm = nullptr;
   COLLOPS_RETURN_IF_ERROR(Choose(shape, objects, &algorithm));
   const float one = 1.0F;
-  const float zero = 0.0F;
+  const int32_t whole_one = 1;
+  const int32_t zero = 0;  // the bits of 0.0F, too
+  const void* const alpha = shape.a.dtype == DType::kInt8 ? static_cast<const void*>(&whole_one)
+                                                          : static_cast<const void*>(&one);
   BlasStatus status = BlasStatus::kSuccess;
   const auto run = [&] {
-    status = api_->matmul(handle_, objects.desc(), &one, step.b.data, objects.first(), step.a.data,
+    status = api_->matmul(handle_, objects.desc(), alpha, step.b.data, objects.first(), step.a.data,
                           objects.second(), &zero, step.c.data, objects.result(),
                           const_cast<void*>(step.c.data), objects.result(), algorithm, scratch,
                           static_cast<size_t>(bytes), stream);

@@ -30,8 +30,14 @@ enum class BlasStatus : int32_t {
 };
 
 // cudaDataType_t, cublasComputeType_t and cublasOperation_t.
-enum class BlasType : int32_t { kFloat32 = 0, kFloat16 = 2, kBFloat16 = 14 };
-enum class BlasCompute : int32_t { kFloat32 = 68 };
+enum class BlasType : int32_t {
+  kFloat32 = 0,
+  kFloat16 = 2,
+  kInt8 = 3,
+  kInt32 = 10,
+  kBFloat16 = 14
+};
+enum class BlasCompute : int32_t { kFloat32 = 68, kInt32 = 72 };
 enum class BlasOperation : int32_t { kAsItIs = 0, kTransposed = 1 };
 
 // cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
@@ -100,10 +106,11 @@ void SetBlasPackages(const std::string& folder);
 // cuBLAS' text; ERROR_UNSUPPORTED for what it does not have.
 Status ToStatus(const BlasApi& api, BlasStatus status, const char* call);
 
-// Products of one device by cuBLASLt, c = a * b of StreamStep, added up in float32. The algorithm
-// of each shape is chosen once. One thread at a time, with that device as the thread's current one.
-// cuBLASLt loads an algorithm's kernel when it is first used, and may then wait until the device is
-// idle; beside collectives that waits for a moment between them. Nothing else here waits.
+// Products of one device by cuBLASLt, c = a * b of StreamStep, added up in float32, or in int32
+// those of int8, for which FitsInt8(). The algorithm of each shape is chosen once. One thread at a
+// time, with that device as the thread's current one. cuBLASLt loads an algorithm's kernel when it
+// is first used, and may then wait until the device is idle; beside collectives that waits for a
+// moment between them. Nothing else here waits.
 class Matmul {
  public:
   // `device` changes once, from -1 to the GPU's number.
@@ -111,6 +118,10 @@ class Matmul {
       : driver_(driver), device_(device) {}
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
+
+  // cuBLASLt has products of int8 of a transposed `b` alone, whose sizes, and c's columns, are
+  // multiples of 4, and so are the addresses.
+  static bool FitsInt8(const kernels::StreamStep& step);
 
   // Scratch memory of any product.
   static constexpr int64_t kScratchBytes = int64_t{32} << 20;

@@ -75,9 +75,71 @@ Status CudaCompute::OnDevice(const std::function<Status()>& work) {
   return done;
 }
 
+struct CudaCompute::Padded {
+  StreamStep step;  // of the copies
+  StreamStep copies[2] = {};
+  StreamStep result;  // of the products to where they are wanted
+  std::byte* scratch = nullptr;
+  int64_t bytes = 0;
+};
+
+CudaCompute::Padded CudaCompute::Pad(const StreamStep& step, void* scratch) {
+  constexpr int64_t kUnit = 16;  // for which there are the fastest products
+  const auto padded = [](int64_t size) { return (size + kUnit - 1) / kUnit * kUnit; };
+  const int64_t k = padded(step.a.columns);
+  const int64_t n = padded(step.c.columns);
+  Padded made;
+  std::byte* next = static_cast<std::byte*>(scratch);
+  const auto take = [&](int64_t bytes) {
+    std::byte* const taken = next == nullptr ? nullptr : next + made.bytes;
+    made.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return taken;
+  };
+  made.step = step;
+  made.step.a = {take(step.a.rows * k), DType::kInt8, step.a.rows, k, k, false};
+  made.step.b = {take(n * k), DType::kInt8, k, n, k, true};
+  made.copies[0].c = made.step.a;
+  made.copies[0].a = step.a;
+  made.copies[1].c = {made.step.b.data, DType::kInt8, step.b.rows, step.b.columns, k, true};
+  made.copies[1].a = step.b;
+  for (StreamStep& copy : made.copies) copy.kind = StreamStep::kConvert;
+  made.copies[0].c.columns = step.a.columns;
+  made.step.c = {
+      take(step.c.rows * n * SizeOf(DType::kInt32)), DType::kInt32, step.c.rows, n, n, false};
+  // The bits of int32 are copied as those of float32.
+  made.result.kind = StreamStep::kConvert;
+  made.result.a = made.step.c;
+  made.result.c = step.c;
+  made.result.a.columns = step.c.columns;
+  made.result.a.dtype = made.result.c.dtype = DType::kFloat32;
+  made.scratch = take(Matmul::kScratchBytes);
+  return made;
+}
+
+Status CudaCompute::RunPadded(const StreamStep& step, void* scratch, void* stream, bool prepares) {
+  const Padded padded = Pad(step, scratch);
+  if (prepares) {
+    return matmul_.Prepare(padded.step, padded.scratch, Matmul::kScratchBytes, stream);
+  }
+  for (const StreamStep& copy : padded.copies) {
+    const bool is_b = copy.c.transposed;
+    const DeviceMatrix& whole = is_b ? padded.step.b : padded.step.a;
+    COLLOPS_RETURN_IF_ERROR(
+        SetZero(const_cast<void*>(whole.data), whole.rows * whole.columns, stream));
+    COLLOPS_RETURN_IF_ERROR(Launch(copy, stream));
+  }
+  COLLOPS_RETURN_IF_ERROR(matmul_.Run(padded.step, padded.scratch, Matmul::kScratchBytes, stream));
+  return Launch(padded.result, stream);
+}
+
 Status CudaCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
   *bytes = 0;
   if (step.kind != StreamStep::kMultiply) return Ok();
+  if (step.a.dtype == DType::kInt8 && !Matmul::FitsInt8(step)) {
+    const Padded padded = Pad(step, nullptr);
+    *bytes = padded.bytes;
+    return matmul_.Check(padded.step);
+  }
   COLLOPS_RETURN_IF_ERROR(matmul_.Check(step));
   *bytes = Matmul::kScratchBytes;
   return Ok();
@@ -86,24 +148,45 @@ Status CudaCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
 Status CudaCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
   if (!kernels_loaded_) COLLOPS_RETURN_IF_ERROR(kernels_.Load());
   kernels_loaded_ = true;
-  switch (step.kind) {
-    case StreamStep::kMultiply:
-      return matmul_.Run(step, scratch, bytes, stream);
-    case StreamStep::kConvert:
-      return kernels_.Launch(
-          ConvertArgs{ArgsOf(step.a), ArgsOf(step.c), step.c.rows, step.c.columns}, BytesOf(step.c),
-          stream);
-    case StreamStep::kAdd:
-      break;
+  if (step.kind != StreamStep::kMultiply) return Launch(step, stream);
+  if (step.a.dtype != DType::kInt8) return matmul_.Run(step, scratch, bytes, stream);
+  if (!Matmul::FitsInt8(step)) return RunPadded(step, scratch, stream, false);
+  for (const DeviceMatrix* const matrix : {&step.a, &step.b}) {
+    COLLOPS_CHECK_ARG(reinterpret_cast<uintptr_t>(matrix->data) % 4 == 0, ERROR_UNSUPPORTED,
+                      "cuBLASLt multiplies int8 at addresses that are multiples of 4: pass tensors "
+                      "that begin there");
+  }
+  return matmul_.Run(step, scratch, bytes, stream);
+}
+
+// What is no product.
+Status CudaCompute::Launch(const StreamStep& step, void* stream) {
+  const int64_t rows = step.c.rows;
+  const int64_t columns = step.c.columns;
+  const int64_t bytes = BytesOf(step.c);
+  if (step.kind == StreamStep::kConvert) {
+    return kernels_.Launch(ConvertArgs{ArgsOf(step.a), ArgsOf(step.c), rows, columns}, bytes,
+                           stream);
+  }
+  if (step.kind == StreamStep::kScale) {
+    ScaleArgs args = {
+        ArgsOf(step.a), ArgsOf(step.bias), ArgsOf(step.b), ArgsOf(step.token), ArgsOf(step.c), rows,
+        columns};
+    args.a.dtype = args.bias.dtype = DType::kFloat32;
+    if (step.b.columns == 1) args.scale.column_step = 0;
+    if (step.bias.columns == 1) args.bias.column_step = 0;
+    return kernels_.Launch(args, bytes, stream);
   }
   MatrixArgs added = ArgsOf(step.b);
   if (step.b.rows == 1) added.row_step = 0;
-  return kernels_.Launch(
-      AddArgs{ArgsOf(step.a), added, ArgsOf(step.c), step.c.rows, step.c.columns}, BytesOf(step.c),
-      stream);
+  return kernels_.Launch(AddArgs{ArgsOf(step.a), added, ArgsOf(step.c), rows, columns}, bytes,
+                         stream);
 }
 
 Status CudaCompute::Prepare(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
+  if (step.a.dtype == DType::kInt8 && !Matmul::FitsInt8(step)) {
+    return RunPadded(step, scratch, stream, true);
+  }
   return matmul_.Prepare(step, scratch, bytes, stream);
 }
 

@@ -27,6 +27,7 @@ class CudaCompute : public kernels::StreamCompute {
 
   Status Available() override;
   Status OnDevice(const std::function<Status()>& work) override;
+  bool has_int8() const override { return true; }
   int64_t alignment() const override { return kAlignment; }
   Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
   Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;
@@ -47,6 +48,13 @@ class CudaCompute : public kernels::StreamCompute {
  private:
   // What cuBLASLt wants of its workspace, and whole lines of the L2.
   static constexpr int64_t kAlignment = 256;
+
+  // A product of int8 whose sizes cuBLASLt does not have: of copies in scratch memory, with zeros
+  // behind k, and behind the columns.
+  struct Padded;
+  static Padded Pad(const kernels::StreamStep& step, void* scratch);
+  Status RunPadded(const kernels::StreamStep& step, void* scratch, void* stream, bool prepares);
+  Status Launch(const kernels::StreamStep& step, void* stream);
 
   const DriverApi& api_;
   const std::atomic<int>& device_;

@@ -18,10 +18,9 @@ namespace collops::cuda {
 
 // Every kernel, by the name that its arguments have.
 inline constexpr std::array kKernelNames = {
-    ReduceSlicesArgs::kName,  ConvertArgs::kName,
-    AddArgs::kName,           GateArgs::kName,
-    MoveArgs::kName,          MoveArgs::kGatedName,
-    ReduceScatterArgs::kName, ReduceScatterArgs::kGatedName};
+    ReduceSlicesArgs::kName, ConvertArgs::kName,       AddArgs::kName,
+    ScaleArgs::kName,        GateArgs::kName,          MoveArgs::kName,
+    MoveArgs::kGatedName,    ReduceScatterArgs::kName, ReduceScatterArgs::kGatedName};
 
 // The kernels of one device, to be launched on its streams. Its context is the thread's current one
 // in every call. A module is loaded once in a context, and stays there until the process ends.

@@ -84,7 +84,7 @@ Status ChooseEngine(const std::string& name, const EnginePlace& place, const Eng
                "\" cannot run this call: ", why.message());
 }
 
-EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator, bool by_default) {
+EnginePlace PlaceOf(const LinearLayout& layout, Communicator& communicator, bool by_default) {
   EnginePlace place;
   place.backend = communicator.spec().backend;
   place.rank_size = communicator.size();
@@ -94,6 +94,9 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
   place.has_windows = communicator.WindowPeers().all();
   place.on_device = communicator.device().kind != DeviceKind::kCpu;
   place.has_int8 = layout.quant.kind != LinearQuant::kNone;
+  place.runs_int8 = layout.quant.kind == LinearQuant::kBoth && place.on_device &&
+                    communicator.stream_compute() != nullptr &&
+                    communicator.stream_compute()->has_int8();
   Env env;
   place.windows_wanted = !by_default || (Env::Read(&env).ok() && env.fused);
   return place;

@@ -97,6 +97,7 @@ struct LinearSchedule {
   int64_t slots[kSlots] = {};
 
   // The rest is a device's, also with places.
+  int64_t token_scales = 0;  // of all gathered rows
   bool overlaps = false;     // collectives and products run at the same time, on two streams
   bool all_reduces = false;  // every rank gets all rows of the sums
   bool has_tiles = false;    // else products go right into the output
@@ -132,6 +133,11 @@ struct LinearPlan : PlanDetails {
   const Engine* engine = nullptr;
   LinearMemory memory;
 };
+
+// Whether x and the weight are int8.
+inline bool MultipliesInt8(const LinearPlan& plan) {
+  return plan.layout.quant.kind == LinearQuant::kBoth;
+}
 
 // Whether what the ranks computed is summed over a group.
 inline bool SumsPartials(const LinearPlan& plan) {
@@ -205,6 +211,7 @@ struct EnginePlace {
   bool windows_wanted = true;  // false: COLLOPS_FUSED=0, where no engine is named
   bool on_device = false;      // the tensors are not the CPU's
   bool has_int8 = false;
+  bool runs_int8 = false;    // such of int8, on this device
   bool has_experts = false;  // rows go to experts, or from them
 
   // Whether each rank computes by itself, although there may be others.
@@ -244,7 +251,7 @@ Status ChooseEngine(const std::string& name, const EnginePlace& place, const Eng
 
 // The place of a call of this communicator. `by_default`: no engine is named, so that COLLOPS_FUSED
 // counts.
-EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator, bool by_default);
+EnginePlace PlaceOf(const LinearLayout& layout, Communicator& communicator, bool by_default);
 
 // What the ranks compare before anything moves: also the engine, as ranks with different ones would
 // wait for each other. The plan outlives the agreement.

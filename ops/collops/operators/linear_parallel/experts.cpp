@@ -369,8 +369,8 @@ Status PlanExperts(ExpertsPlan* plan) {
                     ": a product of ", most_rows, " rows and ", layout.n,
                     " columns exceeds an int64: split the call");
   if (plan->stream_compute != nullptr) {
-    COLLOPS_CHECK_ARG(!plan->is_quantised(), ERROR_UNSUPPORTED, plan->voice.called,
-                      ": a device does not multiply int8");
+    COLLOPS_CHECK_ARG(!plan->is_quantised() || plan->stream_compute->has_int8(), ERROR_UNSUPPORTED,
+                      plan->voice.called, ": a device does not multiply int8");
     return PlanExpertStreams(plan);
   }
   plan->gemm = kernels::PlanGemm(plan->dtype, layout.k, layout.n, layout.trans_weight);

@@ -163,6 +163,7 @@ Status ExpertsParallel::Complete(Plan* plan) const {
   planned->has_token_scale = at.token_scale >= 0;
   EnginePlace place = ExpertsPlace(planned->layout, communicator());
   place.has_int8 = planned->is_quantised();
+  place.runs_int8 = planned->stream_compute != nullptr && planned->stream_compute->has_int8();
   const Engine* engine = nullptr;
   COLLOPS_RETURN_IF_ERROR(ChooseEngine(settings_.engine, place, &engine, kExperts));
   planned_engine_ = engine->name;

@@ -20,13 +20,24 @@ constexpr int64_t kFloatBytes = sizeof(float);
 // Of rows in float32 at a time, where a product needs any.
 constexpr int64_t kFloatRowsBytes = 64 << 20;
 
-// Whether products are float32 first, and the residual meets them before they are rounded.
-bool HasTile(const ExpertsPlan& plan) {
+// Whether the residual meets products of this rank's experts before they are rounded.
+bool AddsResidual(const ExpertsPlan& plan) {
   return plan.layout.to_experts && plan.has_residual;
 }
 
+// Whether products are float32 or int32 first.
+bool HasTile(const ExpertsPlan& plan) {
+  return AddsResidual(plan) || plan.is_quantised();
+}
+
 DType ProductType(const ExpertsPlan& plan) {
+  if (plan.is_quantised()) return DType::kInt32;
   return HasTile(plan) ? DType::kFloat32 : plan.product_dtype();
+}
+
+// Of what is left of a product in the end.
+DType MadeType(const ExpertsPlan& plan) {
+  return plan.layout.to_experts ? plan.output_dtype : plan.product_dtype();
 }
 
 // Rows of one product, at most.
@@ -53,7 +64,9 @@ class ExpertMatrices {
   }
 
   // The products of some rows, with the residual if there is one on the way to the experts.
-  Steps Multiply(int64_t expert, const std::byte* rows, int64_t count, std::byte* to) const {
+  // `tokens`: the scales of these rows, if they have any.
+  Steps Multiply(int64_t expert, const std::byte* rows, const std::byte* tokens, int64_t count,
+                 std::byte* to) const {
     const ExpertsLayout& layout = plan_.layout;
     Steps steps;
     StreamStep product;
@@ -69,7 +82,20 @@ class ExpertMatrices {
     product.c = {products, ProductType(plan_), count, layout.n, layout.n, false};
     product.beside = beside_;
     steps.push_back(product);
-    if (HasTile(plan_)) steps.push_back(Add(product.c, Residual(), Output(to, count)));
+    if (!HasTile(plan_)) return steps;
+    const DeviceMatrix made = {to, MadeType(plan_), count, layout.n, layout.n, false};
+    if (plan_.is_quantised()) steps.push_back(Scale(expert, product.c, tokens));
+    if (AddsResidual(plan_)) {
+      steps.push_back(Add(steps.back().c, Residual(), made));
+    } else if (made.dtype == DType::kFloat32) {
+      steps.back().c = made;
+    } else {
+      StreamStep round;
+      round.kind = StreamStep::kConvert;
+      round.a = steps.back().c;
+      round.c = made;
+      steps.push_back(round);
+    }
     return steps;
   }
 
@@ -110,6 +136,24 @@ class ExpertMatrices {
     step.kind = StreamStep::kConvert;
     step.a = {from, plan_.dtype, rows, columns, columns, false};
     step.c = {workspace_ + to, DType::kFloat32, rows, columns, columns, false};
+    return step;
+  }
+  // What sums of int8 stand for, in their place. The float32 of an int64 is its lower half.
+  StreamStep Scale(int64_t expert, const DeviceMatrix& sums, const std::byte* tokens) const {
+    const bool is_half = plan_.scale_dtype == DType::kInt64;
+    const int64_t n = plan_.layout.n;
+    StreamStep step;
+    step.kind = StreamStep::kScale;
+    step.a = step.c = sums;
+    step.c.dtype = DType::kFloat32;
+    step.b = {
+        static_cast<const std::byte*>(tensors_.scale) + expert * n * SizeOf(plan_.scale_dtype),
+        DType::kFloat32,
+        1,
+        n,
+        is_half ? 2 : 1,
+        true};
+    if (plan_.has_token_scale) step.token = {tokens, DType::kFloat32, sums.rows, 1, 1, false};
     return step;
   }
   static StreamStep Add(const DeviceMatrix& a, const DeviceMatrix& b, const DeviceMatrix& c) {
@@ -156,13 +200,14 @@ Status PlanSteps(ExpertsPlan* plan) {
   const ExpertsLayout& layout = plan->layout;
   std::byte nowhere{};  // whatever the addresses are
   ExpertsTensors tensors;
-  tensors.x = tensors.weight = tensors.residual = tensors.output = &nowhere;
+  tensors.x = tensors.weight = tensors.scale = tensors.residual = &nowhere;
+  tensors.output = &nowhere;
   const ExpertMatrices matrices(*plan, tensors, &nowhere, {});
   kernels::StreamCompute* const compute = plan->stream_compute;
   const bool multiplies = layout.most_expert_rows() > 0;
-  if (multiplies && ProductType(*plan) != plan->dtype) {
+  if (multiplies && ProductType(*plan) != plan->dtype && !plan->is_quantised()) {
     int64_t bytes = 0;
-    const Steps direct = matrices.Multiply(0, &nowhere, 1, &nowhere);
+    const Steps direct = matrices.Multiply(0, &nowhere, nullptr, 1, &nowhere);
     const Status status = compute->ScratchBytes(direct.front(), &bytes);
     plan->converts = status.code() == ERROR_UNSUPPORTED;
     if (!plan->converts) COLLOPS_RETURN_IF_ERROR(status);
@@ -170,7 +215,7 @@ Status PlanSteps(ExpertsPlan* plan) {
   int64_t* const scratch = &plan->scratch_bytes;
   if (multiplies) {
     const auto products = [&](int64_t rows) {
-      return matrices.Multiply(0, &nowhere, rows, &nowhere);
+      return matrices.Multiply(0, &nowhere, &nowhere, rows, &nowhere);
     };
     COLLOPS_RETURN_IF_ERROR(MostScratch(compute, RowsAtOnce(*plan), products, scratch));
   }
@@ -248,7 +293,11 @@ class ExpertStreams {
   Status ExchangeFirst() {
     std::vector<int> arrived(static_cast<size_t>(layout_.experts));
     for (int64_t l = 0; l < layout_.experts; ++l) {
-      COLLOPS_RETURN_IF_ERROR(Exchange(l));
+      if (plan_.has_token_scale) {
+        COLLOPS_RETURN_IF_ERROR(
+            Exchange(l, DType::kFloat32, 1, tensors_.token_scale, workspace_ + plan_.moved_scales));
+      }
+      COLLOPS_RETURN_IF_ERROR(ExchangeRows(l));
       if (overlaps_) {
         COLLOPS_RETURN_IF_ERROR(marks_->Put(exchanges_, &arrived[static_cast<size_t>(l)]));
       }
@@ -265,7 +314,7 @@ class ExpertStreams {
   Status MultiplyFirst() {
     for (int64_t l = 0; l < layout_.experts; ++l) COLLOPS_RETURN_IF_ERROR(Multiply(l));
     COLLOPS_RETURN_IF_ERROR(MeetAfterProducts());
-    for (int64_t l = 0; l < layout_.experts; ++l) COLLOPS_RETURN_IF_ERROR(Exchange(l));
+    for (int64_t l = 0; l < layout_.experts; ++l) COLLOPS_RETURN_IF_ERROR(ExchangeRows(l));
     return Ok();
   }
 
@@ -273,15 +322,21 @@ class ExpertStreams {
     for (int64_t l = 0; l < layout_.experts; ++l) {
       COLLOPS_RETURN_IF_ERROR(Multiply(l));
       COLLOPS_RETURN_IF_ERROR(Order(products_, exchanges_));
-      COLLOPS_RETURN_IF_ERROR(Exchange(l));
+      COLLOPS_RETURN_IF_ERROR(ExchangeRows(l));
     }
     return Ok();
   }
 
   // Moves the rows of one expert of every rank, or their products.
-  Status Exchange(int64_t expert) const {
+  Status ExchangeRows(int64_t expert) const {
+    const DType dtype = plan_.moved_dtype();
+    if (layout_.to_experts) return Exchange(expert, dtype, layout_.k, tensors_.x, Received());
+    return Exchange(expert, dtype, layout_.n, workspace_ + plan_.moved, Returned());
+  }
+
+  // Of rows with so many elements each.
+  Status Exchange(int64_t expert, DType dtype, int64_t columns, const void* x, void* output) const {
     const bool sends = layout_.to_experts;
-    const int64_t columns = sends ? layout_.k : layout_.n;
     std::vector<int64_t> own_counts, own_displs, expert_counts, expert_displs;
     for (int r = 0; r < layout_.rank_size; ++r) {
       const int64_t tile = plan_.sends_partials() ? (r % layout_.tp_size) * rows_.own() : 0;
@@ -292,11 +347,11 @@ class ExpertStreams {
     }
     ExchangeVCall call;
     call.agreement = &moves_;
-    call.dtype = plan_.moved_dtype();
-    call.x = sends ? tensors_.x : workspace_ + plan_.moved;
+    call.dtype = dtype;
+    call.x = x;
     call.send_counts = (sends ? own_counts : expert_counts).data();
     call.sdispls = (sends ? own_displs : expert_displs).data();
-    call.output = sends ? Received() : Returned();
+    call.output = output;
     call.recv_counts = (sends ? expert_counts : own_counts).data();
     call.rdispls = (sends ? expert_displs : own_displs).data();
     call.stream = exchanges_;
@@ -321,15 +376,18 @@ class ExpertStreams {
     const int64_t first = rows_.begin_of_expert(expert);
     const auto* const from =
         layout_.to_experts ? Received() : static_cast<const std::byte*>(tensors_.x);
-    const DType product = layout_.to_experts ? plan_.output_dtype : plan_.product_dtype();
     std::byte* const to =
         layout_.to_experts ? static_cast<std::byte*>(tensors_.output) : workspace_ + plan_.moved;
     const int64_t from_bytes = layout_.k * SizeOf(plan_.dtype);
-    const int64_t to_bytes = layout_.n * SizeOf(product);
+    const int64_t to_bytes = layout_.n * SizeOf(MadeType(plan_));
+    const auto* const tokens = layout_.to_experts
+                                   ? workspace_ + plan_.moved_scales
+                                   : static_cast<const std::byte*>(tensors_.token_scale);
     if (plan_.converts) COLLOPS_RETURN_IF_ERROR(RunStep(matrices_.ConvertWeight(expert)));
     return InPieces(all, RowsAtOnce(plan_), [&](int64_t begin, int64_t rows) {
-      return matrices_.Multiply(expert, from + (first + begin) * from_bytes, rows,
-                                to + (first + begin) * to_bytes);
+      const int64_t row = first + begin;
+      const auto* const scales = plan_.has_token_scale ? tokens + row * kFloatBytes : nullptr;
+      return matrices_.Multiply(expert, from + row * from_bytes, scales, rows, to + row * to_bytes);
     });
   }
 
@@ -405,6 +463,9 @@ Status PlanExpertStreams(ExpertsPlan* plan) {
         places.Take(layout.most_expert_rows() * moved_columns * SizeOf(plan->moved_dtype()));
     if (plan->sends_partials()) {
       plan->partials = places.Take(layout.tp_size * layout.output_rows * layout.n * kFloatBytes);
+    }
+    if (plan->has_token_scale && layout.to_experts) {
+      plan->moved_scales = places.Take(layout.output_rows * kFloatBytes);
     }
     const int64_t rows = RowsAtOnce(*plan);
     if (HasTile(*plan)) plan->tile = places.Take(rows * layout.n * kFloatBytes);

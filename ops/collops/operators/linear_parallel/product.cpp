@@ -140,7 +140,9 @@ Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agr
       plan.stream_compute == nullptr ? kernels::kGemmAlignment : plan.stream_compute->alignment();
   LinearRun run = {plan,         tensors, agreement,      Aligned(workspace, alignment),
                    communicator, stream,  std::move(keep)};
-  if (plan.layout.quant.kind != LinearQuant::kNone) COLLOPS_RETURN_IF_ERROR(ReadQuant(&run));
+  if (plan.layout.quant.kind != LinearQuant::kNone && plan.stream_compute == nullptr) {
+    COLLOPS_RETURN_IF_ERROR(ReadQuant(&run));
+  }
   return plan.engine->run(run);
 }
 

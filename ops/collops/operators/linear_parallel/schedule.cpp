@@ -282,7 +282,7 @@ std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_tur
   schedule->sums = SumsPartials(plan);
   schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
                                                         [&](int64_t n) { return n == total; });
-  schedule->has_tiles = schedule->sums || plan.has_residual;
+  schedule->has_tiles = schedule->sums || plan.has_residual || MultipliesInt8(plan);
   const int64_t columns = std::max<int64_t>(StripColumns(plan, *schedule), 1);
   CutStrips(plan, FirstColumns(plan, *schedule, columns), columns, schedule.get());
   if (Gathers(plan)) CutGathers(plan, ChunkRows(plan, *schedule), false, schedule.get());

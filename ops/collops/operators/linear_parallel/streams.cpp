@@ -14,7 +14,8 @@ using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
 Status AcceptsStreams(const EnginePlace& place) {
-  COLLOPS_CHECK_ARG(!place.has_int8, ERROR_UNSUPPORTED, "it does not multiply int8");
+  COLLOPS_CHECK_ARG(!place.has_int8 || place.runs_int8, ERROR_UNSUPPORTED,
+                    "it does not multiply int8");
   COLLOPS_CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,
                     " are not on a device");
   return Ok();
@@ -50,6 +51,7 @@ class StepMatrices {
       }
       case LinearStep::kMultiply:
         if (step.piece.rows == 0 || layout_.k == 0) return {};
+        if (MultipliesInt8(plan_)) return {Product(step), Scaled(step)};
         if (!schedule_.converts || step.strip > 0) return {Product(step)};
         return {Convert(RowsOf(step.piece), FloatRows(step.piece), step.piece.rows, layout_.k),
                 Product(step)};
@@ -82,7 +84,9 @@ class StepMatrices {
   // Where the products of a step go.
   DeviceMatrix Products(const LinearStep& step) const {
     const int64_t columns = StripOf(step.strip).columns;
-    const DType dtype = schedule_.has_tiles ? DType::kFloat32 : plan_.dtype;
+    const DType dtype = MultipliesInt8(plan_) ? DType::kInt32
+                        : schedule_.has_tiles ? DType::kFloat32
+                                              : plan_.output_dtype;
     std::byte* const data =
         schedule_.has_tiles ? tile(step.strip) : static_cast<std::byte*>(tensors_.output);
     return {data + step.piece.begin * columns * SizeOf(dtype),
@@ -92,6 +96,9 @@ class StepMatrices {
             columns,
             false};
   }
+
+  // Where the scales of all rows are gathered.
+  std::byte* token_scales() const { return workspace_ + schedule_.token_scales; }
 
   StreamStep Product(const LinearStep& step) const {
     const ColumnStrip& strip = StripOf(step.strip);
@@ -132,14 +139,46 @@ class StepMatrices {
     return step;
   }
 
+  // What the products of int8 of a step stand for, in the place of these.
+  StreamStep Scaled(const LinearStep& step) const {
+    const LinearQuant& quant = layout_.quant;
+    StreamStep scale;
+    scale.kind = StreamStep::kScale;
+    scale.a = Products(step);
+    scale.b = RowOf(quant.scale, tensors_.scale, step.strip);
+    if (quant.bias.count > 0) scale.bias = RowOf(quant.bias, tensors_.bias, step.strip);
+    if (quant.has_token_scale) {
+      const bool in_x = step.piece.chunk == RowPiece::kInX;
+      const auto* const tokens = in_x ? static_cast<const std::byte*>(tensors_.token_scale)
+                                      : token_scales() + step.piece.begin * int64_t{sizeof(float)};
+      scale.token = {tokens, DType::kFloat32, step.piece.rows, 1, 1, false};
+    }
+    scale.c = scale.a;
+    scale.c.dtype = DType::kFloat32;
+    return scale;
+  }
+
+  // The numbers of a strip's columns, or the one for all. The float32 of an int64 is its lower
+  // half.
+  DeviceMatrix RowOf(const LinearQuant::Input& input, const void* data, int64_t strip) const {
+    const bool is_one = input.count == 1;
+    const int64_t begin = is_one ? 0 : StripOf(strip).begin * SizeOf(input.dtype);
+    return {static_cast<const std::byte*>(data) + begin,
+            input.dtype == DType::kInt64 ? DType::kFloat32 : input.dtype,
+            1,
+            is_one ? 1 : StripOf(strip).columns,
+            input.dtype == DType::kInt64 ? 2 : 1,
+            true};
+  }
+
   // Rounds a strip's sums, and the residual, into the columns of the output.
   StreamStep Store(int64_t number) const {
     const ColumnStrip& strip = StripOf(number);
     const int64_t rows = OwnRows(plan_);
-    const int64_t first = strip.begin * SizeOf(plan_.dtype);
+    const int64_t first = strip.begin * SizeOf(plan_.output_dtype);
     const auto columns_of = [&](const void* data, int64_t num_rows) -> DeviceMatrix {
       return {static_cast<const std::byte*>(data) + first,
-              plan_.dtype,
+              plan_.output_dtype,
               num_rows,
               strip.columns,
               layout_.n,
@@ -168,11 +207,13 @@ Status PlanSteps(const LinearPlan& plan, LinearSchedule* schedule) {
   std::byte nowhere{};  // whatever the addresses are
   LinearTensors tensors;
   tensors.x = tensors.weight = tensors.residual = tensors.output = tensors.gathered = &nowhere;
+  tensors.scale = tensors.bias = tensors.token_scale = &nowhere;
   kernels::StreamCompute& compute = *plan.stream_compute;
   int64_t bytes = 0;
   const bool has_products =
       plan.layout.total_rows > 0 && !schedule->strips.empty() && plan.layout.k > 0;
-  if (has_products && schedule->has_tiles && plan.dtype != DType::kFloat32) {
+  const bool widens = plan.dtype != DType::kFloat32 && !MultipliesInt8(plan);
+  if (has_products && schedule->has_tiles && widens) {
     const LinearStep all = {LinearStep::kMultiply, 0, {RowPiece::kInX, 0, plan.layout.total_rows}};
     const StepMatrices matrices(plan, *schedule, tensors, &nowhere, {});
     const Status direct = compute.ScratchBytes(matrices.Product(all), &bytes);
@@ -210,6 +251,9 @@ void PlaceMemory(LinearPlan* plan, LinearSchedule* schedule) {
   Places places(plan->stream_compute->alignment());
   const bool gathers_here = Gathers(*plan) && !plan->returns_gathered;
   schedule->gathered = places.Take(gathers_here ? layout.total_rows * RowBytes(*plan) : 0);
+  if (layout.quant.has_token_scale && Gathers(*plan)) {
+    schedule->token_scales = places.Take(layout.total_rows * float_bytes);
+  }
   if (schedule->converts) {
     schedule->float_rows = places.Take(layout.total_rows * layout.k * float_bytes);
     schedule->float_weight = places.Take(layout.n * layout.k * float_bytes);
@@ -335,6 +379,9 @@ class StreamLinear {
       COLLOPS_RETURN_IF_ERROR(compute_.Copy(run_.tensors.gathered, run_.tensors.x,
                                             layout_.total_rows * RowBytes(plan_), products_));
     }
+    if (layout_.quant.has_token_scale && Gathers(plan_)) {
+      COLLOPS_RETURN_IF_ERROR(GatherTokenScales());
+    }
     for (const LinearStep& step : schedule_.steps) COLLOPS_RETURN_IF_ERROR(Put(step));
     return layout_.total_rows == 0 || layout_.n == 0 ? MeetWithNothing() : Ok();
   }
@@ -374,6 +421,20 @@ class StreamLinear {
     call.stream = collectives_;
     call.keep = nothing;
     return InGroup(plan_, layout_.scatter.ranks, parts_.scatter->AllGatherV(call));
+  }
+
+  // Before the rows, whose marks are behind them.
+  Status GatherTokenScales() {
+    AllGatherVCall call;
+    call.agreement = &gather_terms_;
+    call.dtype = DType::kFloat32;
+    call.x = run_.tensors.token_scale;
+    call.output = matrices_.token_scales();
+    call.recv_counts = layout_.gather.rows.data();
+    call.rdispls = layout_.gather.begin.data();
+    call.stream = collectives_;
+    call.keep = run_.keep;
+    return InGroup(plan_, layout_.gather.ranks, parts_.gather->AllGatherV(call));
   }
 
   Status Gather(int number) {

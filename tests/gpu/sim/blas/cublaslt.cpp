@@ -195,10 +195,12 @@ Blas cublasLtCreate(void** handle) {
   return Blas::kSuccess;
 }
 Blas cublasLtMatmulDescCreate(MatmulPlan** plan, int32_t compute, int32_t scale) {
-  if (compute != kCompute32 || scale != kReal32) {
-    return Refuse(Blas::kNotSupported, "the simulation computes in float32");
+  const bool is_whole = compute == kComputeWhole32 && scale == kWhole32;
+  if (!is_whole && (compute != kCompute32 || scale != kReal32)) {
+    return Refuse(Blas::kNotSupported, "the simulation computes in float32 or int32");
   }
   *plan = new MatmulPlan;
+  (*plan)->is_whole = is_whole;
   return Blas::kSuccess;
 }
 Blas cublasLtMatmulDescDestroy(MatmulPlan* plan) {
@@ -308,12 +310,15 @@ Blas cublasLtMatmul(void* handle, const MatmulPlan* plan, const void* alpha, con
     return Refuse(Blas::kInvalidValue, "the stream is not one of the handle's context");
   }
   Product product{*plan, *a, *b, *c, *d, a_data, b_data, d_data};
-  std::memcpy(&product.alpha, alpha, sizeof(float));
+  if (!plan->is_whole) std::memcpy(&product.alpha, alpha, sizeof(float));
   float times_c = 0;
   std::memcpy(&times_c, beta, sizeof(float));
   if (times_c != 0) return Refuse(Blas::kNotSupported, "the simulation adds no C");
   const int device = ContextOf(stream)->device;
   std::string wrong = CheckShapes(product);
+  if (wrong.empty() && plan->is_whole && AlignmentOf(product) < 4) {
+    wrong = "of int8 addresses are multiples of 4";
+  }
   if (wrong.empty()) wrong = CheckMemory(product, device);
   // Without an algorithm it asks its own heuristic, which takes what alignment there is.
   const Algorithm own{kMagic, 1, 0, 1, 0, 1, {}};

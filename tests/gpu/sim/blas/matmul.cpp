@@ -56,6 +56,10 @@ size_t BlasSize(int32_t type) {
   switch (static_cast<BlasType>(type)) {
     case kReal32:
       return 4;
+    case kWhole8:
+      return 1;
+    case kWhole32:
+      return 4;
     case kReal16:
     case kBrain16:
       return 2;
@@ -72,11 +76,22 @@ std::string CheckShapes(const Product& product) {
   for (const Layout* layout : {&a, &b, &c, &d}) {
     const auto least = static_cast<int64_t>(layout->rows);
     if (BlasSize(layout->type) == 0)
-      return "the simulation knows float32, float16 and bfloat16 only";
+      return "the simulation knows float32, float16, bfloat16 and int8 only";
     if (layout->stride < least) return "a leading dimension is less than the matrix is wide";
   }
   if (a.type != b.type || c.type != d.type) return "A and B, and C and D, have one type";
-  if (a.type != d.type && d.type != kReal32) return "D has the type of A, or float32";
+  // What NVIDIA's documentation says of int8 in the usual order of elements.
+  if (plan.is_whole) {
+    if (a.type != kWhole8 || d.type != kWhole32) return "A is int8, and D int32";
+    if (plan.transposes_a == 0 || plan.transposes_b != 0) return "of int8 A is transposed, B not";
+    if (a.columns % 4 != 0 || a.rows % 4 != 0 || a.stride % 4 != 0 || b.stride % 4 != 0) {
+      return "of int8 m and k are multiples of 4";
+    }
+  } else if (a.type == kWhole8 || d.type == kWhole32) {
+    return "int8 is added up in int32";
+  }
+  if (a.type != d.type && d.type != kReal32 && !plan.is_whole)
+    return "D has the type of A, or float32";
   if (c.rows != d.rows || c.columns != d.columns) return "C and D have one shape";
   const uint64_t m = plan.transposes_a != 0 ? a.columns : a.rows;
   const uint64_t k = plan.transposes_a != 0 ? a.rows : a.columns;
@@ -86,7 +101,29 @@ std::string CheckShapes(const Product& product) {
   return "";
 }
 
+namespace {
+
+void MultiplyWhole(const Product& product) {
+  const auto* const a =
+      static_cast<const int8_t*>(HostView(reinterpret_cast<uint64_t>(product.a_data)));
+  const auto* const b =
+      static_cast<const int8_t*>(HostView(reinterpret_cast<uint64_t>(product.b_data)));
+  auto* const out = static_cast<uint32_t*>(HostView(reinterpret_cast<uint64_t>(product.d_data)));
+  for (size_t c = 0; c < product.d.columns; ++c) {
+    for (size_t r = 0; r < product.d.rows; ++r) {
+      uint32_t sum = 0;
+      for (size_t i = 0; i < product.a.rows; ++i) {
+        sum += static_cast<uint32_t>(a[product.a.At(i, r)] * b[product.b.At(i, c)]);
+      }
+      out[product.d.At(r, c)] = sum;
+    }
+  }
+}
+
+}  // namespace
+
 void Multiply(const Product& product, int split, bool rounds) {
+  if (product.plan.is_whole) return MultiplyWhole(product);
   const Layout& d = product.d;
   const std::vector<float> a = Unpack(product.a_data, product.a, product.plan.transposes_a != 0);
   const std::vector<float> b = Unpack(product.b_data, product.b, product.plan.transposes_b != 0);

@@ -21,9 +21,10 @@ enum class Blas : int32_t {
 };
 
 // Numbers of cublasLt.h, cublas_api.h and library_types.h.
-enum BlasType : int32_t { kReal32 = 0, kReal16 = 2, kBrain16 = 14 };
+enum BlasType : int32_t { kReal32 = 0, kReal16 = 2, kWhole8 = 3, kWhole32 = 10, kBrain16 = 14 };
 constexpr int32_t kPlain = 0;
 constexpr int32_t kCompute32 = 68;
+constexpr int32_t kComputeWhole32 = 72;
 
 // Column by column.
 struct Layout {
@@ -42,6 +43,7 @@ struct MatmulPlan {
   int32_t transposes_a = kPlain;
   int32_t transposes_b = kPlain;
   int32_t multiprocessors = 0;  // that it may use; 0: all
+  bool is_whole = false;        // int8 into int32
 };
 
 struct Product {
@@ -57,9 +59,9 @@ size_t BlasSize(int32_t type);
 // Why cuBLASLt has no algorithm for it, or nothing.
 std::string CheckShapes(const Product& product);
 
-// D = alpha * op(A) * op(B), in float32, rounded once. `split` parts of the inner sum
-// are added up at the end, as algorithms do it that split K, and before that rounded to D's type if
-// `rounds`: other bits for other algorithms.
+// D = alpha * op(A) * op(B), in float32, rounded once; of int8 in int32, alpha being 1. `split`
+// parts of the inner sum are added up at the end, as algorithms do it that split K, and before that
+// rounded to D's type if `rounds`: other bits for other algorithms.
 void Multiply(const Product& product, int split, bool rounds);
 
 }  // namespace collops_sim

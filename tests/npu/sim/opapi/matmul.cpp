@@ -132,6 +132,64 @@ int aclnnMatmul(void* workspace, uint64_t size, void* executor, void* stream) {
   return collops_sim::Launch("aclnnMatmul", workspace, size, executor, stream);
 }
 
+// Of int8 into int32 alone, as CANN's documents have it: no scale counts, but x2's is there.
+int aclnnQuantMatmulV5GetWorkspaceSize(const void* x1, const void* x2, const void* x1_scale,
+                                       const void* x2_scale, const void* y_scale,
+                                       const void* x1_offset, const void* x2_offset,
+                                       const void* y_offset, const void* bias, bool transpose_x1,
+                                       bool transpose_x2, int64_t group_size, const void* result,
+                                       uint64_t* size, void** executor) {
+  using namespace collops_sim;
+  constexpr int64_t kMostLast = 65535;
+  FirstPhase phase("aclnnQuantMatmulV5");
+  const Tensor* const left = phase.NeedReal("x1", x1);
+  const Tensor* const right = phase.NeedReal("x2", x2);
+  const Tensor* const out = phase.NeedReal("out", result);
+  const Tensor* const scale = phase.NeedReal("x2Scale", x2_scale);
+  if (phase.code() != 0) return phase.code();
+  const bool is_plain = x1_scale == nullptr && y_scale == nullptr && x1_offset == nullptr &&
+                        x2_offset == nullptr && y_offset == nullptr && bias == nullptr &&
+                        group_size == 0 && !transpose_x1;
+  const bool are_types = left->type == kAclInt8 && right->type == kAclInt8 &&
+                         out->type == kAclInt32 && scale->type == kAclFloat;
+  const auto has_no_gaps = [](const Tensor& tensor) {
+    return tensor.dims.size() == 2 && tensor.strides[1] == 1 && tensor.strides[0] == tensor.dims[1];
+  };
+  if (!is_plain || !are_types || !has_no_gaps(*left) || !has_no_gaps(*right) ||
+      !has_no_gaps(*out) || left->dims[1] > kMostLast || right->dims[1] > kMostLast) {
+    phase.Refuse(kAclnnInvalid, "the types, gaps or sizes are not supported");
+    return phase.code();
+  }
+  const auto rows = static_cast<size_t>(left->dims[0]);
+  const auto depth = static_cast<size_t>(left->dims[1]);
+  const auto columns = static_cast<size_t>(right->dims[transpose_x2 ? 0 : 1]);
+  const bool fits = right->dims[transpose_x2 ? 1 : 0] == left->dims[1] &&
+                    out->dims[0] == left->dims[0] && static_cast<size_t>(out->dims[1]) == columns;
+  if (!fits || rows == 0) {
+    phase.Refuse(kAclnnInvalid, "the shapes do not go together");
+    return phase.code();
+  }
+  const auto work = [a = *left, b = *right, c = *out, rows, depth, columns, transpose_x2] {
+    const auto* const x = reinterpret_cast<const int8_t*>(a.data);
+    const auto* const w = reinterpret_cast<const int8_t*>(b.data);
+    auto* const y = reinterpret_cast<uint32_t*>(c.data);
+    for (size_t i = 0; i < rows; ++i) {
+      for (size_t j = 0; j < columns; ++j) {
+        uint32_t sum = 0;
+        for (size_t k = 0; k < depth; ++k) {
+          const int8_t factor = transpose_x2 ? w[j * depth + k] : w[k * columns + j];
+          sum += static_cast<uint32_t>(x[i * depth + k] * factor);
+        }
+        y[i * columns + j] = sum;
+      }
+    }
+  };
+  return phase.Finish(work, kWorkspaceBytes, size, executor);
+}
+int aclnnQuantMatmulV5(void* workspace, uint64_t size, void* executor, void* stream) {
+  return collops_sim::Launch("aclnnQuantMatmulV5", workspace, size, executor, stream);
+}
+
 int aclnnMmGetWorkspaceSize(const void* self, const void* mat2, const void* out, int8_t math,
                             uint64_t* size, void** executor) {
   return Prepare("aclnnMm", self, mat2, out, math, size, executor);

@@ -108,8 +108,9 @@ void Store(int type, char* to, Number value) {
       return StoreAs<int8_t>(to, value);
     case kAclInt16:
       return StoreAs<int16_t>(to, value);
-    case kAclInt32:
-      return StoreAs<int32_t>(to, value);
+    case kAclInt32:  // modulo 2^32
+      return StoreAs<uint32_t>(
+          to, static_cast<Number>(static_cast<uint32_t>(static_cast<int64_t>(value))));
     case kAclInt64:
       return StoreAs<int64_t>(to, value);
     case kAclFloat16:

@@ -104,6 +104,16 @@ struct Aclnn {
   AclnnStatus (*add_size)(AclTensor self, AclTensor other, AclScalar alpha, AclTensor out,
                           uint64_t* bytes, AclExecutor* executor);
   AclnnStatus (*add)(void* workspace, uint64_t bytes, AclExecutor executor, Stream stream);
+  AclnnStatus (*mul_size)(AclTensor self, AclTensor other, AclTensor out, uint64_t* bytes,
+                          AclExecutor* executor);
+  AclnnStatus (*mul)(void* workspace, uint64_t bytes, AclExecutor executor, Stream stream);
+  // Null if the library is too old. Of int8 into int32 no scale counts, but x2_scale must be there.
+  AclnnStatus (*quant_matmul_size)(AclTensor x1, AclTensor x2, AclTensor x1_scale,
+                                   AclTensor x2_scale, AclTensor y_scale, AclTensor x1_offset,
+                                   AclTensor x2_offset, AclTensor y_offset, AclTensor bias,
+                                   bool transpose_x1, bool transpose_x2, int64_t group_size,
+                                   AclTensor out, uint64_t* bytes, AclExecutor* executor);
+  AclnnStatus (*quant_matmul)(void* workspace, uint64_t bytes, AclExecutor executor, Stream stream);
 };
 
 // Opens libnnopbase.so and libopapi.so once per process, and leaves them open. ERROR_UNSUPPORTED
@@ -121,6 +131,7 @@ class AclCompute : public kernels::StreamCompute {
 
   Status Available() override;
   Status OnDevice(const std::function<Status()>& work) override;
+  bool has_int8() const override;
   int64_t alignment() const override { return kAlignment; }
   Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
   Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;
@@ -137,6 +148,10 @@ class AclCompute : public kernels::StreamCompute {
   static constexpr int64_t kAlignment = 512;
 
   class Prepared;
+  // The operators of aclnn that make a step, one after the other. They keep what is between them at
+  // the beginning of `scratch`, in `bytes`; `stand_in`: the address of every matrix, or null.
+  struct Operators;
+  Operators OperatorsOf(const kernels::StreamStep& step, void* scratch) const;
 
   const Api& api_;
   const std::atomic<int>& device_;

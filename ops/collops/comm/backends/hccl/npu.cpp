@@ -147,6 +147,10 @@ struct LoadedAclnn {
     operators.Find("aclnnCast", &aclnn.cast);
     operators.Find("aclnnAddGetWorkspaceSize", &aclnn.add_size);
     operators.Find("aclnnAdd", &aclnn.add);
+    operators.Find("aclnnMulGetWorkspaceSize", &aclnn.mul_size);
+    operators.Find("aclnnMul", &aclnn.mul);
+    operators.FindIfThere("aclnnQuantMatmulV5GetWorkspaceSize", &aclnn.quant_matmul_size);
+    operators.FindIfThere("aclnnQuantMatmulV5", &aclnn.quant_matmul);
     status = base.status().ok() ? operators.status() : base.status();
   }
 };
@@ -196,10 +200,48 @@ class Marks : public kernels::StreamMarks {
 
 }  // namespace
 
+// An operator of aclnn: c from a and b.
+struct Operator {
+  enum Kind { kMatmul, kQuantMatmul, kCast, kAdd, kMul };
+  Kind kind = kMatmul;
+  DeviceMatrix a;
+  DeviceMatrix b;
+  DeviceMatrix c;
+};
+
+namespace {
+
+const char* Name(Operator::Kind kind) {
+  switch (kind) {
+    case Operator::kMatmul:
+      return "aclnnMatmul";
+    case Operator::kQuantMatmul:
+      return "aclnnQuantMatmulV5";
+    case Operator::kCast:
+      return "aclnnCast";
+    case Operator::kAdd:
+      return "aclnnAdd";
+    case Operator::kMul:
+      return "aclnnMul";
+  }
+  return "";
+}
+
+Status InAclnn(const Api& api, AclnnStatus status, Operator::Kind kind) {
+  if (status == kAclnnInvalid) {
+    const Status invalid = ToStatus(api, AclError{status}, Name(kind));
+    return Error(ERROR_UNSUPPORTED, invalid.message());
+  }
+  return ToStatus(api, AclError{status}, Name(kind));
+}
+
+}  // namespace
+
 // One operator of aclnn after its first phase. The tensors may go once the second phase has begun.
 class AclCompute::Prepared {
  public:
-  explicit Prepared(const Aclnn& aclnn) : aclnn_(aclnn) {}
+  // `unread`: memory of the device that a tensor has which is not read.
+  Prepared(const Aclnn& aclnn, void* unread) : aclnn_(aclnn), unread_(unread) {}
   ~Prepared() {
     for (const AclTensor tensor : tensors_) static_cast<void>(aclnn_.destroy_tensor(tensor));
     if (one_ != nullptr) static_cast<void>(aclnn_.destroy_scalar(one_));
@@ -208,22 +250,39 @@ class AclCompute::Prepared {
   Prepared& operator=(const Prepared&) = delete;
 
   // `stand_in`: the address of every matrix, or null for their own.
-  AclnnStatus First(const StreamStep& step, void* stand_in) {
+  AclnnStatus First(const Operator& step, void* stand_in) {
     const AclTensor a = Add(step.a, stand_in);
     const AclTensor c = Add(step.c, stand_in);
     switch (step.kind) {
-      case StreamStep::kMultiply:
+      case Operator::kMatmul:
         second_ = aclnn_.matmul;
         return aclnn_.matmul_size(a, Add(step.b, stand_in), c, kKeepType, &bytes_, &executor_);
-      case StreamStep::kConvert:
+      case Operator::kQuantMatmul: {
+        second_ = aclnn_.quant_matmul;
+        // As it lies in memory.
+        DeviceMatrix b = step.b;
+        if (b.transposed) std::swap(b.rows, b.columns);
+        b.transposed = false;
+        const AclTensor scale = AddOne();
+        return aclnn_.quant_matmul_size(a, Add(b, stand_in), nullptr, scale, nullptr, nullptr,
+                                        nullptr, nullptr, nullptr, false, step.b.transposed, 0, c,
+                                        &bytes_, &executor_);
+      }
+      case Operator::kCast:
         second_ = aclnn_.cast;
         return aclnn_.cast_size(a, static_cast<int32_t>(step.c.dtype), c, &bytes_, &executor_);
-      case StreamStep::kAdd:
+      case Operator::kMul:
+        second_ = aclnn_.mul;
+        return aclnn_.mul_size(a, Add(step.b, stand_in), c, &bytes_, &executor_);
+      case Operator::kAdd:
         break;
     }
     second_ = aclnn_.add;
-    float alpha = 1.0F;
-    one_ = aclnn_.create_scalar(&alpha, static_cast<int32_t>(DType::kFloat32));
+    float real = 1.0F;
+    int32_t whole = 1;
+    const bool is_whole = step.c.dtype == DType::kInt32;
+    one_ = aclnn_.create_scalar(is_whole ? static_cast<void*>(&whole) : static_cast<void*>(&real),
+                                static_cast<int32_t>(is_whole ? DType::kInt32 : DType::kFloat32));
     return aclnn_.add_size(a, Add(step.b, stand_in), one_, c, &bytes_, &executor_);
   }
 
@@ -244,7 +303,16 @@ class AclCompute::Prepared {
     return tensors_.back();
   }
 
+  // A float32 of one element.
+  AclTensor AddOne() {
+    const int64_t one = 1;
+    tensors_.push_back(aclnn_.create_tensor(&one, 1, static_cast<int32_t>(DType::kFloat32), &one, 0,
+                                            kFormatNd, &one, 1, unread_));
+    return tensors_.back();
+  }
+
   const Aclnn& aclnn_;
+  void* const unread_;
   std::vector<AclTensor> tensors_;
   AclScalar one_ = nullptr;
   AclExecutor executor_ = nullptr;
@@ -252,29 +320,58 @@ class AclCompute::Prepared {
   AclnnStatus (*second_)(void*, uint64_t, AclExecutor, Stream) = nullptr;
 };
 
-namespace {
+struct AclCompute::Operators {
+  std::vector<Operator> all;
+  int64_t bytes = 0;  // of scratch memory before that of aclnn
+};
 
-const char* Name(StreamStep::Kind kind) {
-  switch (kind) {
-    case StreamStep::kMultiply:
-      return "aclnnMatmul";
+AclCompute::Operators AclCompute::OperatorsOf(const StreamStep& step, void* scratch) const {
+  Operators operators;
+  const auto add = [&](Operator::Kind kind, const DeviceMatrix& a, const DeviceMatrix& b,
+                       const DeviceMatrix& c) { operators.all.push_back({kind, a, b, c}); };
+  const auto take = [&](DType dtype, int64_t rows, int64_t columns) -> DeviceMatrix {
+    operators.bytes = (rows * columns * SizeOf(dtype) + kAlignment - 1) / kAlignment * kAlignment;
+    return {scratch, dtype, rows, columns, columns, false};
+  };
+  switch (step.kind) {
+    case StreamStep::kMultiply: {
+      if (step.a.dtype != DType::kInt8) {
+        add(Operator::kMatmul, step.a, step.b, step.c);
+        break;
+      }
+      // It takes a weight without gaps.
+      DeviceMatrix b = step.b;
+      if (!b.transposed && b.ld != b.columns) {
+        b = take(DType::kInt8, b.rows, b.columns);
+        add(Operator::kCast, step.b, {}, b);
+      }
+      add(Operator::kQuantMatmul, step.a, b, step.c);
+      break;
+    }
     case StreamStep::kConvert:
-      return "aclnnCast";
+      add(Operator::kCast, step.a, {}, step.c);
+      break;
     case StreamStep::kAdd:
-      return "aclnnAdd";
+      add(Operator::kAdd, step.a, step.b, step.c);
+      break;
+    case StreamStep::kScale: {
+      if (step.bias.data != nullptr) add(Operator::kAdd, step.a, step.bias, step.a);
+      const DeviceMatrix real = take(DType::kFloat32, step.c.rows, step.c.columns);
+      add(Operator::kCast, step.a, {}, real);
+      const bool has_token = step.token.data != nullptr;
+      add(Operator::kMul, real, step.b, has_token ? real : step.c);
+      if (has_token) add(Operator::kMul, real, step.token, step.c);
+      break;
+    }
   }
-  return "";
+  return operators;
 }
 
-Status InAclnn(const Api& api, AclnnStatus status, StreamStep::Kind kind) {
-  if (status == kAclnnInvalid) {
-    const Status invalid = ToStatus(api, AclError{status}, Name(kind));
-    return Error(ERROR_UNSUPPORTED, invalid.message());
-  }
-  return ToStatus(api, AclError{status}, Name(kind));
+bool AclCompute::has_int8() const {
+  const Aclnn* aclnn = nullptr;
+  return LoadAclnn(&aclnn).ok() && aclnn->quant_matmul_size != nullptr &&
+         aclnn->quant_matmul != nullptr;
 }
-
-}  // namespace
 
 void AclCompute::Release() {
   if (side_ == nullptr && stand_in_ == nullptr) return;
@@ -301,19 +398,30 @@ Status AclCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
   if (stand_in_ == nullptr) {
     COLLOPS_RETURN_IF_ERROR(AllocateStandIn(api_, &stand_in_));
   }
-  Prepared prepared(*aclnn_);
-  COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.First(step, stand_in_), step.kind));
-  *bytes = static_cast<int64_t>(prepared.bytes());
+  const Operators operators = OperatorsOf(step, stand_in_);
+  *bytes = 0;
+  for (const Operator& each : operators.all) {
+    Prepared prepared(*aclnn_, stand_in_);
+    COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.First(each, stand_in_), each.kind));
+    *bytes = std::max(*bytes, static_cast<int64_t>(prepared.bytes()));
+  }
+  *bytes += operators.bytes;
   return Ok();
 }
 
 Status AclCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
-  Prepared prepared(*aclnn_);
-  COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.First(step, nullptr), step.kind));
-  COLLOPS_CHECK_ARG(prepared.bytes() <= static_cast<uint64_t>(bytes), ERROR_RT_FAIL,
-                    Name(step.kind), " asks for ", prepared.bytes(),
-                    " bytes of workspace, but asked for ", bytes, " when the call was planned");
-  return InAclnn(api_, prepared.Second(scratch, stream), step.kind);
+  const Operators operators = OperatorsOf(step, scratch);
+  for (const Operator& each : operators.all) {
+    Prepared prepared(*aclnn_, stand_in_);
+    COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.First(each, nullptr), each.kind));
+    const uint64_t needed = static_cast<uint64_t>(operators.bytes) + prepared.bytes();
+    COLLOPS_CHECK_ARG(needed <= static_cast<uint64_t>(bytes), ERROR_RT_FAIL, Name(each.kind),
+                      " asks for ", needed, " bytes of workspace, but asked for ", bytes,
+                      " when the call was planned");
+    void* const own = static_cast<std::byte*>(scratch) + operators.bytes;
+    COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.Second(own, stream), each.kind));
+  }
+  return Ok();
 }
 
 Status AclCompute::SetZero(void* data, int64_t bytes, void* stream) {

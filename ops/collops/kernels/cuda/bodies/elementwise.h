@@ -8,7 +8,7 @@
 #include "collops/kernels/cuda/bodies/number.h"
 
 // The steps of a computation that are no products: kernels/stream_compute.h. Numbers of float32,
-// float16 or bfloat16; reckoned in float32, and rounded once.
+// float16 or bfloat16; reckoned in float32, and rounded once. Also int8 that is copied.
 namespace collops::cuda {
 
 // A matrix, of which element (i, j) lies i * row_step + j * column_step elements behind the first.
@@ -39,6 +39,20 @@ struct AddArgs {
   int64_t columns;
 };
 
+// c = float32(a + bias) * scale * token, of int32 `a` and `bias`: each step rounds once. `bias` and
+// `scale` have a number for each column, `token` for each row; without data there is none. `c` may
+// lie where `a` does.
+struct ScaleArgs {
+  static constexpr const char* kName = "collops_scale";
+  MatrixArgs a;
+  MatrixArgs bias;
+  MatrixArgs scale;
+  MatrixArgs token;
+  MatrixArgs c;
+  int64_t rows;
+  int64_t columns;
+};
+
 // A thread takes so many numbers of a row: 16 bytes of a 16-bit type.
 constexpr int kGroup = 8;
 
@@ -51,7 +65,7 @@ COLLOPS_DEVICE void LoadNumbers(const MatrixArgs& matrix, int64_t row, int64_t c
   constexpr int kLanes = 16 / kBytes;
   const int64_t begin = row * matrix.row_step + column * matrix.column_step;
   const char* const address = static_cast<const char*>(matrix.data) + begin * kBytes;
-  if (count == kGroup && matrix.column_step == 1 &&
+  if (kLanes <= kGroup && count == kGroup && matrix.column_step == 1 &&
       reinterpret_cast<uintptr_t>(address) % 16 == 0) {
     for (int wide = 0; wide < kGroup / kLanes; ++wide) {
       const Wide loaded = Load<Wide>(address + wide * 16);
@@ -74,7 +88,7 @@ COLLOPS_DEVICE void StoreNumbers(const MatrixArgs& matrix, int64_t row, int64_t 
   constexpr int kLanes = 16 / kBytes;
   const int64_t begin = row * matrix.row_step + column * matrix.column_step;
   char* const address = static_cast<char*>(matrix.data) + begin * kBytes;
-  if (count == kGroup && matrix.column_step == 1 &&
+  if (kLanes <= kGroup && count == kGroup && matrix.column_step == 1 &&
       reinterpret_cast<uintptr_t>(address) % 16 == 0) {
     for (int wide = 0; wide < kGroup / kLanes; ++wide) {
       Wide stored = {};
@@ -99,6 +113,8 @@ COLLOPS_DEVICE inline void LoadAny(const MatrixArgs& matrix, int64_t row, int64_
     LoadNumbers<Float16>(matrix, row, column, count, values);
   } else if (matrix.dtype == DType::kBFloat16) {
     LoadNumbers<BFloat16>(matrix, row, column, count, values);
+  } else if (matrix.dtype == DType::kInt8) {
+    LoadNumbers<Int8>(matrix, row, column, count, values);
   }
 }
 
@@ -110,6 +126,8 @@ COLLOPS_DEVICE inline void StoreAny(const MatrixArgs& matrix, int64_t row, int64
     StoreNumbers<Float16>(matrix, row, column, count, values);
   } else if (matrix.dtype == DType::kBFloat16) {
     StoreNumbers<BFloat16>(matrix, row, column, count, values);
+  } else if (matrix.dtype == DType::kInt8) {
+    StoreNumbers<Int8>(matrix, row, column, count, values);
   }
 }
 
@@ -145,6 +163,27 @@ COLLOPS_DEVICE void Add(const AddArgs& args, Block& block) {
     LoadAny(args.a, row, column, count, values);
     LoadAny(args.b, row, column, count, added);
     for (int i = 0; i < kGroup; ++i) values[i] = values[i] + added[i];
+    StoreAny(args.c, row, column, count, values);
+  });
+}
+
+// The bits of int32 are loaded as those of float32.
+template <class Block>
+COLLOPS_DEVICE void Scale(const ScaleArgs& args, Block& block) {
+  ForEachGroup(args.rows, args.columns, block, [&](int64_t row, int64_t column, int count) {
+    float values[kGroup] = {};
+    float biases[kGroup] = {};
+    float scales[kGroup] = {};
+    LoadAny(args.a, row, column, count, values);
+    LoadAny(args.scale, 0, column, count, scales);
+    if (args.bias.data != nullptr) LoadAny(args.bias, 0, column, count, biases);
+    float token[kGroup] = {};
+    if (args.token.data != nullptr) LoadAny(args.token, row, 0, 1, token);
+    for (int i = 0; i < kGroup; ++i) {
+      const uint32_t sum = BitCast<uint32_t>(values[i]) + BitCast<uint32_t>(biases[i]);
+      values[i] = static_cast<float>(BitCast<int32_t>(sum)) * scales[i];
+      if (args.token.data != nullptr) values[i] = values[i] * token[0];
+    }
     StoreAny(args.c, row, column, count, values);
   });
 }

@@ -27,6 +27,12 @@ extern "C" __global__ void __launch_bounds__(512)
 }
 
 extern "C" __global__ void __launch_bounds__(512)
+    collops_scale(const __grid_constant__ ScaleArgs args) {
+  DeviceBlock block;
+  Scale(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
     collops_gate(const __grid_constant__ GateArgs args) {
   DeviceBlock block;
   Gate(args, block);

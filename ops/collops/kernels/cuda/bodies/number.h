@@ -64,6 +64,16 @@ struct Real {
   static COLLOPS_DEVICE Bits Narrow(Value value) { return BitCast<Bits>(value); }
 };
 
+// Whole numbers of 8 bits: every one is a float32.
+struct Int8 {
+  using Bits = uint8_t;
+  using Value = float;
+  static COLLOPS_DEVICE Value Widen(Bits bits) { return static_cast<float>(BitCast<int8_t>(bits)); }
+  static COLLOPS_DEVICE Bits Narrow(Value value) {
+    return BitCast<uint8_t>(static_cast<int8_t>(value));
+  }
+};
+
 // The 16-bit formats become float32. Narrowing rounds to nearest even and keeps subnormals; a NaN
 // stays a NaN. The device's instructions do the same as kernels/half.h.
 struct Float16 {
