@@ -28,13 +28,11 @@ def cases_of(run: Run) -> tuple[Case, ...]:
 
 @lru_cache
 def quantised_cases(run: Run) -> tuple[Case, ...]:
-    """An int8 weight for rows of floating point runs on the CPU alone; a k of NPUs is limited."""
+    """The k of NPUs is limited where x is int8, too."""
     return tuple(
         case
         for case in _every(run)
-        if _kind(case) == "quantised"
-        and not (run.on_device and case.dtype != "int8")
-        and not (run.memory == "npu" and case.x_shapes[0][-1] > NPU_K)
+        if _kind(case) == "quantised" and not (run.memory == "npu" and case.x_shapes[0][-1] > NPU_K)
     )
 
 

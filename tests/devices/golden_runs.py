@@ -16,12 +16,10 @@ KIND = "npu" if "COLLOPS_SIM_CANN" in os.environ else "cuda"
 ON_GPUS = {"COLLOPS_SIM_STRICT": "1", "COLLOPS_SIM_WAITS_OF": "_core"} if KIND == "cuda" else {}
 TRANSPOSE = f"AllToAll: transpose copies columns on the CPU; x is on {KIND}:0"
 MESSAGES = "backend cuda does not run it: backend cuda has no messages between two ranks: use nccl"
-INT8 = 'LinearParallel: engine "streams" cannot run this call: it does not multiply int8'
 # What a backend refuses, and in how many of the samples.
 REFUSED = {
     backend: {
         f"backend {backend} does not run it: {TRANSPOSE}": 3,
-        f"backend {backend} does not run it: {INT8}": 5,
         f"backend {backend} does not run it: backend {backend}: AllReduce with a quantType runs on "
         "CPU tensors alone": 4,
     }

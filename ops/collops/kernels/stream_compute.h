@@ -35,9 +35,9 @@ struct StreamStep {
                 // c has consecutive rows
     kConvert,   // c = a
     kAdd,       // c = a + b, rounded once; a `b` of one row is added to every row; `c` may be `a`
-    kScale,     // c = float32(a + bias) * b * token, from int32 to float32; each step rounds once.
-                // `b` and `bias` are a row, or one number; `token` is a column; the last two may be
-                // missing. `c` may lie where `a` does
+    kScale,     // c = (a + bias) * b * token, in float32, each step rounded; int32 `a` and `bias`
+                // are added modulo 2^32. `bias` and `b` are a row, or one number, `token` is a
+                // column; any of them may be missing. `c` may lie where an `a` of its size does
   };
   Kind kind = kMultiply;
   DeviceMatrix a;

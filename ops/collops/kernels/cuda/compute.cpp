@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "collops/core/process/per_process.h"
@@ -169,12 +170,22 @@ Status CudaCompute::Launch(const StreamStep& step, void* stream) {
                            stream);
   }
   if (step.kind == StreamStep::kScale) {
+    const bool is_whole = step.a.dtype == DType::kInt32;
     ScaleArgs args = {
-        ArgsOf(step.a), ArgsOf(step.bias), ArgsOf(step.b), ArgsOf(step.token), ArgsOf(step.c), rows,
-        columns};
-    args.a.dtype = args.bias.dtype = DType::kFloat32;
+        ArgsOf(step.a), ArgsOf(step.bias), ArgsOf(step.b),  ArgsOf(step.token), ArgsOf(step.c),
+        rows,           columns,           is_whole ? 1 : 0};
+    if (is_whole) args.a.dtype = args.bias.dtype = DType::kFloat32;
+    for (MatrixArgs* const row : {&args.bias, &args.scale}) row->row_step = 0;
+    args.token.column_step = 0;
     if (step.b.columns == 1) args.scale.column_step = 0;
     if (step.bias.columns == 1) args.bias.column_step = 0;
+    if (step.a.transposed && step.c.transposed) {
+      // As the numbers lie in memory.
+      std::swap(args.rows, args.columns);
+      for (MatrixArgs* const each : {&args.a, &args.bias, &args.scale, &args.token, &args.c}) {
+        std::swap(each->row_step, each->column_step);
+      }
+    }
     return kernels_.Launch(args, bytes, stream);
   }
   MatrixArgs added = ArgsOf(step.b);

@@ -94,9 +94,9 @@ EnginePlace PlaceOf(const LinearLayout& layout, Communicator& communicator, bool
   place.has_windows = communicator.WindowPeers().all();
   place.on_device = communicator.device().kind != DeviceKind::kCpu;
   place.has_int8 = layout.quant.kind != LinearQuant::kNone;
-  place.runs_int8 = layout.quant.kind == LinearQuant::kBoth && place.on_device &&
-                    communicator.stream_compute() != nullptr &&
-                    communicator.stream_compute()->has_int8();
+  place.runs_int8 =
+      place.on_device && communicator.stream_compute() != nullptr &&
+      (layout.quant.kind == LinearQuant::kWeight || communicator.stream_compute()->has_int8());
   Env env;
   place.windows_wanted = !by_default || (Env::Read(&env).ok() && env.fused);
   return place;

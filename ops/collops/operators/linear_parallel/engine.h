@@ -98,6 +98,7 @@ struct LinearSchedule {
 
   // The rest is a device's, also with places.
   int64_t token_scales = 0;  // of all gathered rows
+  int64_t wide_weight = 0;   // what an int8 weight for rows of another type stands for
   bool overlaps = false;     // collectives and products run at the same time, on two streams
   bool all_reduces = false;  // every rank gets all rows of the sums
   bool has_tiles = false;    // else products go right into the output
@@ -137,6 +138,11 @@ struct LinearPlan : PlanDetails {
 // Whether x and the weight are int8.
 inline bool MultipliesInt8(const LinearPlan& plan) {
   return plan.layout.quant.kind == LinearQuant::kBoth;
+}
+
+// Whether the weight alone is, and becomes numbers of x's type first.
+inline bool WidensWeight(const LinearPlan& plan) {
+  return plan.layout.quant.kind == LinearQuant::kWeight;
 }
 
 // Whether what the ranks computed is summed over a group.

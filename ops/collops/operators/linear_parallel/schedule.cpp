@@ -282,7 +282,8 @@ std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_tur
   schedule->sums = SumsPartials(plan);
   schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
                                                         [&](int64_t n) { return n == total; });
-  schedule->has_tiles = schedule->sums || plan.has_residual || MultipliesInt8(plan);
+  schedule->has_tiles = schedule->sums || plan.has_residual || MultipliesInt8(plan) ||
+                        plan.layout.quant.has_token_scale;
   const int64_t columns = std::max<int64_t>(StripColumns(plan, *schedule), 1);
   CutStrips(plan, FirstColumns(plan, *schedule, columns), columns, schedule.get());
   if (Gathers(plan)) CutGathers(plan, ChunkRows(plan, *schedule), false, schedule.get());
@@ -303,7 +304,7 @@ void MakeSteps(const LinearPlan& plan, LinearSchedule* schedule) {
     steps.push_back({LinearStep::kGather, 0, {chunk, 0, 0}});
   }
   if (plan.layout.total_rows == 0 || plan.layout.n == 0) return;
-  if (schedule->converts) steps.push_back({LinearStep::kConvertWeight});
+  if (schedule->converts || WidensWeight(plan)) steps.push_back({LinearStep::kConvertWeight});
   const RowPiece all = {schedule->pieces.back().chunk, 0, plan.layout.total_rows};
   const int64_t behind = schedule->sums ? schedule->num_slots() - 1 : 0;
   for (int64_t strip = 0; strip < strips + behind; ++strip) {

@@ -46,15 +46,25 @@ class StepMatrices {
     switch (step.kind) {
       case LinearStep::kConvertWeight: {
         const bool trans = layout_.trans_weight;
-        return {Convert(tensors_.weight, schedule_.float_weight, trans ? layout_.n : layout_.k,
-                        trans ? layout_.k : layout_.n)};
+        std::vector<StreamStep> steps;
+        if (WidensWeight(plan_)) steps = Widened();
+        if (schedule_.converts) {
+          steps.push_back(Convert(weight(), schedule_.float_weight, trans ? layout_.n : layout_.k,
+                                  trans ? layout_.k : layout_.n));
+        }
+        return steps;
       }
-      case LinearStep::kMultiply:
+      case LinearStep::kMultiply: {
         if (step.piece.rows == 0 || layout_.k == 0) return {};
-        if (MultipliesInt8(plan_)) return {Product(step), Scaled(step)};
-        if (!schedule_.converts || step.strip > 0) return {Product(step)};
-        return {Convert(RowsOf(step.piece), FloatRows(step.piece), step.piece.rows, layout_.k),
-                Product(step)};
+        std::vector<StreamStep> steps;
+        if (schedule_.converts && step.strip == 0) {
+          steps.push_back(
+              Convert(RowsOf(step.piece), FloatRows(step.piece), step.piece.rows, layout_.k));
+        }
+        steps.push_back(Product(step));
+        if (MultipliesInt8(plan_) || layout_.quant.has_token_scale) steps.push_back(Scaled(step));
+        return steps;
+      }
       case LinearStep::kStore:
         if (!schedule_.has_tiles || OwnRows(plan_) == 0) return {};
         return {Store(step.strip)};
@@ -104,20 +114,62 @@ class StepMatrices {
     const ColumnStrip& strip = StripOf(step.strip);
     const std::byte* const rows =
         schedule_.converts ? workspace_ + FloatRows(step.piece) : RowsOf(step.piece);
-    const auto* const weight = schedule_.converts ? workspace_ + schedule_.float_weight
-                                                  : static_cast<const std::byte*>(tensors_.weight);
+    const auto* const from = schedule_.converts ? workspace_ + schedule_.float_weight : weight();
     const bool trans = layout_.trans_weight;
     const int64_t ld = trans ? layout_.k : layout_.n;
     const int64_t first = strip.begin * (trans ? ld : 1) * SizeOf(operands_);
     StreamStep product;
     product.a = {rows, operands_, step.piece.rows, layout_.k, layout_.k, false};
-    product.b = {weight + first, operands_, layout_.k, strip.columns, ld, trans};
+    product.b = {from + first, operands_, layout_.k, strip.columns, ld, trans};
     product.c = Products(step);
     product.beside = beside_;
     return product;
   }
 
  private:
+  // As it is multiplied, or converted.
+  const std::byte* weight() const {
+    return WidensWeight(plan_) ? workspace_ + schedule_.wide_weight
+                               : static_cast<const std::byte*>(tensors_.weight);
+  }
+
+  // What an int8 weight stands for, of one group of its rows after the other.
+  std::vector<StreamStep> Widened() const {
+    const LinearQuant& quant = layout_.quant;
+    const bool trans = layout_.trans_weight;
+    const int64_t ld = trans ? layout_.k : layout_.n;
+    const int64_t rows = quant.group_k;
+    std::vector<StreamStep> steps;
+    for (int64_t group = 0; group < quant.groups; ++group) {
+      const int64_t begin = group * rows;
+      const int64_t count = std::min(rows, layout_.k - begin);
+      const int64_t first = begin * (trans ? 1 : ld);
+      const auto row_of = [&](const LinearQuant::Input& input, const void* data) -> DeviceMatrix {
+        const int64_t columns = input.count == 1 ? 1 : layout_.n;
+        const int64_t at = group * columns * SizeOf(input.dtype);
+        return {static_cast<const std::byte*>(data) + at, input.dtype, 1, columns, columns, false};
+      };
+      StreamStep step;
+      step.kind = StreamStep::kScale;
+      step.a = {static_cast<const std::byte*>(tensors_.weight) + first,
+                DType::kInt8,
+                count,
+                layout_.n,
+                ld,
+                trans};
+      step.b = row_of(quant.scale, tensors_.scale);
+      if (quant.bias.count > 0) step.bias = row_of(quant.bias, tensors_.bias);
+      step.c = {workspace_ + schedule_.wide_weight + first * SizeOf(plan_.dtype),
+                plan_.dtype,
+                count,
+                layout_.n,
+                ld,
+                trans};
+      steps.push_back(step);
+    }
+    return steps;
+  }
+
   const ColumnStrip& StripOf(int64_t strip) const {
     return schedule_.strips[static_cast<size_t>(strip)];
   }
@@ -145,8 +197,10 @@ class StepMatrices {
     StreamStep scale;
     scale.kind = StreamStep::kScale;
     scale.a = Products(step);
-    scale.b = RowOf(quant.scale, tensors_.scale, step.strip);
-    if (quant.bias.count > 0) scale.bias = RowOf(quant.bias, tensors_.bias, step.strip);
+    if (MultipliesInt8(plan_)) {
+      scale.b = RowOf(quant.scale, tensors_.scale, step.strip);
+      if (quant.bias.count > 0) scale.bias = RowOf(quant.bias, tensors_.bias, step.strip);
+    }
     if (quant.has_token_scale) {
       const bool in_x = step.piece.chunk == RowPiece::kInX;
       const auto* const tokens = in_x ? static_cast<const std::byte*>(tensors_.token_scale)
@@ -253,6 +307,9 @@ void PlaceMemory(LinearPlan* plan, LinearSchedule* schedule) {
   schedule->gathered = places.Take(gathers_here ? layout.total_rows * RowBytes(*plan) : 0);
   if (layout.quant.has_token_scale && Gathers(*plan)) {
     schedule->token_scales = places.Take(layout.total_rows * float_bytes);
+  }
+  if (WidensWeight(*plan)) {
+    schedule->wide_weight = places.Take(layout.n * layout.k * SizeOf(plan->dtype));
   }
   if (schedule->converts) {
     schedule->float_rows = places.Take(layout.total_rows * layout.k * float_bytes);

@@ -355,12 +355,15 @@ AclCompute::Operators AclCompute::OperatorsOf(const StreamStep& step, void* scra
       add(Operator::kAdd, step.a, step.b, step.c);
       break;
     case StreamStep::kScale: {
-      if (step.bias.data != nullptr) add(Operator::kAdd, step.a, step.bias, step.a);
+      const bool is_whole = step.a.dtype == DType::kInt32;
+      const bool has_bias = step.bias.data != nullptr;
+      if (has_bias && is_whole) add(Operator::kAdd, step.a, step.bias, step.a);
       const DeviceMatrix real = take(DType::kFloat32, step.c.rows, step.c.columns);
       add(Operator::kCast, step.a, {}, real);
-      const bool has_token = step.token.data != nullptr;
-      add(Operator::kMul, real, step.b, has_token ? real : step.c);
-      if (has_token) add(Operator::kMul, real, step.token, step.c);
+      if (has_bias && !is_whole) add(Operator::kAdd, real, step.bias, real);
+      if (step.b.data != nullptr) add(Operator::kMul, real, step.b, real);
+      if (step.token.data != nullptr) add(Operator::kMul, real, step.token, real);
+      operators.all.back().c = step.c;
       break;
     }
   }

@@ -39,9 +39,9 @@ struct AddArgs {
   int64_t columns;
 };
 
-// c = float32(a + bias) * scale * token, of int32 `a` and `bias`: each step rounds once. `bias` and
-// `scale` have a number for each column, `token` for each row; without data there is none. `c` may
-// lie where `a` does.
+// c = (a + bias) * scale * token, each step rounded to float32; int32 `a` and `bias`, which are
+// passed as float32, are added modulo 2^32. What has no data is left out. Steps of 0 repeat a row,
+// a column or a number. `c` may lie where an `a` of its size does.
 struct ScaleArgs {
   static constexpr const char* kName = "collops_scale";
   MatrixArgs a;
@@ -51,6 +51,7 @@ struct ScaleArgs {
   MatrixArgs c;
   int64_t rows;
   int64_t columns;
+  int32_t is_whole;
 };
 
 // A thread takes so many numbers of a row: 16 bytes of a 16-bit type.
@@ -167,22 +168,26 @@ COLLOPS_DEVICE void Add(const AddArgs& args, Block& block) {
   });
 }
 
-// The bits of int32 are loaded as those of float32.
 template <class Block>
 COLLOPS_DEVICE void Scale(const ScaleArgs& args, Block& block) {
   ForEachGroup(args.rows, args.columns, block, [&](int64_t row, int64_t column, int count) {
     float values[kGroup] = {};
     float biases[kGroup] = {};
     float scales[kGroup] = {};
+    float tokens[kGroup] = {};
     LoadAny(args.a, row, column, count, values);
-    LoadAny(args.scale, 0, column, count, scales);
-    if (args.bias.data != nullptr) LoadAny(args.bias, 0, column, count, biases);
-    float token[kGroup] = {};
-    if (args.token.data != nullptr) LoadAny(args.token, row, 0, 1, token);
+    if (args.bias.data != nullptr) LoadAny(args.bias, row, column, count, biases);
+    if (args.scale.data != nullptr) LoadAny(args.scale, row, column, count, scales);
+    if (args.token.data != nullptr) LoadAny(args.token, row, column, count, tokens);
     for (int i = 0; i < kGroup; ++i) {
-      const uint32_t sum = BitCast<uint32_t>(values[i]) + BitCast<uint32_t>(biases[i]);
-      values[i] = static_cast<float>(BitCast<int32_t>(sum)) * scales[i];
-      if (args.token.data != nullptr) values[i] = values[i] * token[0];
+      if (args.is_whole != 0) {
+        const uint32_t sum = BitCast<uint32_t>(values[i]) + BitCast<uint32_t>(biases[i]);
+        values[i] = static_cast<float>(BitCast<int32_t>(sum));
+      } else if (args.bias.data != nullptr) {
+        values[i] = values[i] + biases[i];
+      }
+      if (args.scale.data != nullptr) values[i] = values[i] * scales[i];
+      if (args.token.data != nullptr) values[i] = values[i] * tokens[i];
     }
     StoreAny(args.c, row, column, count, values);
   });
