@@ -26,6 +26,7 @@ PROGRAMS = ("kernels_tests", "shm_tests")
 # What runs of them.
 TESTS = (
     *("half_test", "reduce_test", "copy_test", "isa_test", "gemm_test"),
+    "gemm_int8_test",
     *("arithmetic_peak_test", "shm_calls_test"),
 )
 

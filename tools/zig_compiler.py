@@ -24,7 +24,9 @@ UNWINDER = {
 }
 
 # clang's name of a processor, in ops/collops/CMakeLists.txt, and zig's.
-PROCESSORS = {"armv8.2-a+bf16": "generic+v8_2a+bf16"}
+PROCESSORS = {
+    f"armv8.2-a+{feature}": f"generic+v8_2a+{feature}" for feature in ("bf16", "dotprod", "i8mm")
+}
 
 
 class ZigCompiler:

@@ -76,6 +76,8 @@ bool CpuHas(Extension extension) {
     case Extension::kAmxInt8:
       return Features().amx_int8;
     case Extension::kBfmmla:
+    case Extension::kDotProduct:
+    case Extension::kSmmla:
       return false;
   }
   return false;
@@ -97,7 +99,9 @@ bool HasAmx() {
 
 #if defined(__aarch64__)
 
-// Linux's bit for FEAT_BF16, which older headers do not name.
+// Linux's bits, which older headers do not name: FEAT_DotProd, FEAT_I8MM and FEAT_BF16.
+constexpr unsigned long kHwcapDotProduct = 1UL << 20;
+constexpr unsigned long kHwcap2I8mm = 1UL << 13;
 constexpr unsigned long kHwcap2BFloat16 = 1UL << 14;
 
 // Every arm64 CPU has NEON.
@@ -106,7 +110,16 @@ bool HasNeon() {
 }
 
 bool CpuHas(Extension extension) {
-  return extension == Extension::kBfmmla && (getauxval(AT_HWCAP2) & kHwcap2BFloat16) != 0;
+  switch (extension) {
+    case Extension::kBfmmla:
+      return (getauxval(AT_HWCAP2) & kHwcap2BFloat16) != 0;
+    case Extension::kDotProduct:
+      return (getauxval(AT_HWCAP) & kHwcapDotProduct) != 0;
+    case Extension::kSmmla:
+      return (getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0;
+    default:
+      return false;
+  }
 }
 
 #else

@@ -21,8 +21,16 @@ const char* Name(Isa isa);
 bool CanRun(Isa isa);
 
 // What products use besides, where the CPU has it: of kAvx2, of kAvx512 and kAmx, of kAmx, and of
-// kNeon (FEAT_BF16, which multiplies matrices of bfloat16).
-enum class Extension { kAvxVnni, kAvx512BFloat16, kAvx512Vnni, kAmxInt8, kBfmmla };
+// kNeon (FEAT_BF16 and FEAT_I8MM, which multiply matrices of bfloat16 and of int8, FEAT_DotProd).
+enum class Extension {
+  kAvxVnni,
+  kAvx512BFloat16,
+  kAvx512Vnni,
+  kAmxInt8,
+  kBfmmla,
+  kDotProduct,
+  kSmmla
+};
 bool Has(Extension extension);
 
 // All instruction sets that can run here, the simplest first.

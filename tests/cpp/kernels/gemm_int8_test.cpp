@@ -29,7 +29,12 @@ struct Way {
 std::vector<Way> Ways() {
   std::vector<Way> ways = {
       {"model of tiles", Isa::kPortable, false, &gemm_models::kInt8Tiles},
-      {"model of uint8 by int8", Isa::kPortable, false, &gemm_models::kByteQuads}};
+      {"model of uint8 by int8", Isa::kPortable, false, &gemm_models::kByteQuads},
+      {"model of smmla", Isa::kPortable, false, gemm_models::kInt8Blocks}};
+#if defined(__aarch64__)
+  // Which a CPU with FEAT_I8MM does not choose.
+  if (Has(Extension::kDotProduct)) ways.push_back({"sdot", Isa::kNeon, true, SdotGemmKernels()});
+#endif
   for (const Isa isa : RunnableIsas()) {
     ways.push_back({Name(isa), isa, true, nullptr});
     ways.push_back({collops::Concat(Name(isa), " without extensions"), isa, false, nullptr});

@@ -1,6 +1,6 @@
-// Kernels of products that run on every machine: by blocks of 2 x 2 (gemm_matrix_loops.h), with a
-// model of bfmmla as the Arm Architecture Reference Manual describes it, and by tile registers,
-// with registers that are arrays: the same cut, packing and order as on AMX.
+// Kernels of products that run on every machine: by blocks of 2 x 2 (gemm_matrix_loops.h), with
+// models of bfmmla and smmla as the Arm Architecture Reference Manual describes them, and by tile
+// registers, with registers that are arrays: the same cut, packing and order as on AMX.
 #pragma once
 
 #include <cmath>
@@ -46,6 +46,7 @@ inline float MultiplyPair(uint16_t a, uint16_t b) {
 }
 
 struct Bfmmla {
+  using Element = uint16_t;
   static BlockOfSums MultiplyAdd(Factor a, Factor b, BlockOfSums sums) {
     for (int element = 0; element < 4; ++element) {
       const int row = element / 2 * 4;
@@ -58,6 +59,22 @@ struct Bfmmla {
       sums[element] = sum;
     }
     return sums;
+  }
+};
+
+struct Smmla {
+  using Element = int8_t;
+  static BlockOfSums MultiplyAdd(Factor a, Factor b, BlockOfSums sums) {
+    const auto rows = reinterpret_cast<Vector<int8_t, 16>>(a);
+    const auto columns = reinterpret_cast<Vector<int8_t, 16>>(b);
+    auto blocks = reinterpret_cast<Vector<uint32_t, 16>>(sums);
+    for (int element = 0; element < 4; ++element) {
+      for (int k = 0; k < 8; ++k) {
+        const int product = rows[element / 2 * 8 + k] * columns[element % 2 * 8 + k];
+        blocks[element] += static_cast<uint32_t>(product);
+      }
+    }
+    return reinterpret_cast<BlockOfSums>(blocks);
   }
 };
 
@@ -196,5 +213,6 @@ inline constexpr GemmKernels kByteQuads =
     GemmKernelsFor<ByteQuads, ByteQuadUnits<ByteQuads>,
                    ByteQuadUnits<ByteQuads, ByteQuads::kShift>>(nullptr);
 inline constexpr const GemmKernels* kBlocks = &kBlockKernels<Bfmmla>;
+inline constexpr const GemmKernels* kInt8Blocks = &kInt8BlockKernels<Smmla>;
 
 }  // namespace gemm_models

@@ -188,7 +188,7 @@ TEST(CreatingACommunicatorReportsAnInvalidIsa) {
 TEST(ExtensionsCanBeSwitchedOff) {
   for (const Extension extension :
        {Extension::kAvxVnni, Extension::kAvx512BFloat16, Extension::kAvx512Vnni,
-        Extension::kAmxInt8, Extension::kBfmmla}) {
+        Extension::kAmxInt8, Extension::kBfmmla, Extension::kDotProduct, Extension::kSmmla}) {
     const bool has_it = Has(extension);
     AllowExtensions(false);
     EXPECT_FALSE(Has(extension));

@@ -32,7 +32,7 @@ inline void Put(DType dtype, float value, char* to) {
     return;
   }
   if (dtype == DType::kInt8) {
-    *to = static_cast<char>(value);
+    *to = static_cast<char>(static_cast<int8_t>(value));
     return;
   }
   const uint16_t half = dtype == DType::kBFloat16 ? FloatToBFloat16(value) : FloatToFloat16(value);

@@ -127,7 +127,8 @@ void CheckQuantised(Rows rows) {
     for (int64_t column = 0; column < rows.columns; ++column) {
       const float value = Read(rows.dtype, row + column * element);
       const float whole = scale == 0 ? 0 : std::nearbyint(Rounded(value / scale));
-      to[column] = static_cast<char>(std::fmin(std::fmax(whole, -127.0f), 127.0f));
+      to[column] =
+          static_cast<char>(static_cast<int8_t>(std::fmin(std::fmax(whole, -127.0f), 127.0f)));
     }
     std::memcpy(to + rows.columns, &scale, sizeof(scale));
   }

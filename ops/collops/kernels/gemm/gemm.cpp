@@ -119,6 +119,8 @@ const GemmKernels* FindKernels(DType dtype) {
 #elif defined(__aarch64__)
   if (ActiveIsa() == Isa::kNeon) {
     if (dtype == DType::kBFloat16 && Has(Extension::kBfmmla)) return BfmmlaGemmKernels();
+    if (dtype == DType::kInt8 && Has(Extension::kSmmla)) return SmmlaGemmKernels();
+    if (dtype == DType::kInt8 && Has(Extension::kDotProduct)) return SdotGemmKernels();
     return NeonGemmKernels(dtype);
   }
 #endif

@@ -9,6 +9,7 @@ namespace collops::kernels {
 namespace {
 
 struct Bfmmla {
+  using Element = uint16_t;
   static BlockOfSums MultiplyAdd(Factor a, Factor b, BlockOfSums sums) {
     return vbfmmlaq_f32(sums, reinterpret_cast<bfloat16x8_t>(a), reinterpret_cast<bfloat16x8_t>(b));
   }

@@ -104,4 +104,8 @@ const GemmKernels* AvxVnniGemmKernels();
 // For bfloat16, where Has(Extension::kBfmmla).
 const GemmKernels* BfmmlaGemmKernels();
 
+// For int8, where Has(Extension::kSmmla) and kDotProduct.
+const GemmKernels* SmmlaGemmKernels();
+const GemmKernels* SdotGemmKernels();
+
 }  // namespace collops::kernels

@@ -11,24 +11,25 @@
 #include "collops/kernels/gemm/gemm_loops.h"
 #include "collops/kernels/gemm/gemm_pack.h"
 
-// Products of bfloat16 by instructions that multiply small matrices. In an unnamed namespace for
-// the reason given in vector.h. Only the instructions depend on the machine, so that a test can
-// pass its own.
+// Products of bfloat16 and int8 by instructions that multiply small matrices. In an unnamed
+// namespace for the reason given in vector.h. Only the instructions depend on the machine, so that
+// a test can pass its own.
 namespace collops::kernels {
 namespace {
 
-// By blocks, as bfmmla has them: an Instruction has MultiplyAdd(a, b, sums), where `a` holds two
-// rows and `b` two columns, of four neighbours in k each, and `sums` are 2 x 2. Panels hold words
-// of four neighbours in k, which are two units: [words of k][tile]. Two words side by side are one
-// factor of the instruction.
+// By blocks, as bfmmla and smmla have them: an Instruction has MultiplyAdd(a, b, sums), where `a`
+// holds two rows and `b` two columns, of neighbours in k, four of bfloat16 or eight of int8, and
+// `sums` are 2 x 2. Panels hold words of such neighbours, which are two units: [words of k][tile].
+// Two words side by side are one factor of the instruction.
 
-using Factor = Vector<uint16_t, 16>;    // [2][4]
+using Factor = Vector<uint16_t, 16>;    // two words
 using BlockOfSums = Vector<float, 16>;  // [2][2]
 using TwoWords = Vector<uint64_t, 16>;  // [2]
 
-constexpr int64_t kWordElements = 4;
 constexpr int64_t kWordUnits = 2;
 constexpr int64_t kWordBytes = 8;
+template <typename Element>
+constexpr int64_t kWordElements = kWordBytes / sizeof(Element);
 
 template <typename V>
 void StoreVector(V value, void* to) {
@@ -146,12 +147,12 @@ class Tile<Blocks<Instruction>, WholeColumns<Blocks<Instruction>>, kRows, kVecto
 };
 
 // GemmKernels::pack_rows and pack_columns: two rows at a time.
-template <int64_t kTile>
+template <typename Element, int64_t kTile>
 void PackWords(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
   constexpr int64_t kLineUnits = kWordUnits * kTile;
   constexpr int64_t kBytes = 2 * kWordBytes;
-  const int64_t ld_bytes = ld * 2;
-  const int64_t row_bytes = k * 2;
+  const int64_t ld_bytes = ld * static_cast<int64_t>(sizeof(Element));
+  const int64_t row_bytes = k * static_cast<int64_t>(sizeof(Element));
   for (int64_t i = 0; i < kTile; i += 2) {
     const char* const row = static_cast<const char*>(source) + i * ld_bytes;
     uint32_t* out = panel + kWordUnits * i;
@@ -172,62 +173,95 @@ void PackWords(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t
   }
 }
 
-// One line of words of a panel, from four rows that are `ld_bytes` apart.
-template <int64_t kTile>
-void PackLine(const char* source, int64_t ld_bytes, uint32_t* out) {
-  using Columns = Vector<uint16_t, 8>;
+// Four columns of rows that are `ld_bytes` apart, as the units of a line of words: of the first
+// half of the rows and of the second.
+struct LineUnits {
   using Pairs = Vector<uint32_t, 16>;
-  const auto zip = [](Columns a, Columns b) {
-    return reinterpret_cast<Pairs>(__builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7));
-  };
-  for (int64_t j = 0; j < kTile; j += 4, source += sizeof(Columns), out += 4 * kWordUnits) {
-    Columns rows[4];
-    for (int i = 0; i < 4; ++i) rows[i] = LoadVector<Columns>(source + i * ld_bytes);
-    const Pairs a = zip(rows[0], rows[1]);
-    const Pairs b = zip(rows[2], rows[3]);
+
+  LineUnits(const char* source, int64_t ld_bytes, uint16_t /*element*/) {
+    using Columns = Vector<uint16_t, 8>;
+    const auto zip = [&](int64_t row) {
+      const auto a = LoadVector<Columns>(source + row * ld_bytes);
+      const auto b = LoadVector<Columns>(source + (row + 1) * ld_bytes);
+      return reinterpret_cast<Pairs>(__builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7));
+    };
+    halves[0] = zip(0);
+    halves[1] = zip(2);
+  }
+  LineUnits(const char* source, int64_t ld_bytes, int8_t /*element*/) {
+    for (int64_t half = 0; half < 2; ++half, source += 4 * ld_bytes) {
+      uint32_t columns[4];
+      for (int64_t i = 0; i < 4; ++i) std::memcpy(columns + i, source + i * ld_bytes, 4);
+      const auto rows = LoadVector<Vector<uint8_t, 16>>(columns);
+      halves[half] = reinterpret_cast<Pairs>(__builtin_shufflevector(
+          rows, rows, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    }
+  }
+
+  Pairs halves[2];
+};
+
+// One line of words of a panel, from rows that are `ld_bytes` apart.
+template <typename Element, int64_t kTile>
+void PackLine(const char* source, int64_t ld_bytes, uint32_t* out) {
+  for (int64_t j = 0; j < kTile; j += 4, source += 4 * sizeof(Element), out += 4 * kWordUnits) {
+    const LineUnits units(source, ld_bytes, Element{});
+    const auto& [a, b] = units.halves;
     StoreVector(__builtin_shufflevector(a, b, 0, 4, 1, 5), out);
     StoreVector(__builtin_shufflevector(a, b, 2, 6, 3, 7), out + 2 * kWordUnits);
   }
 }
 
 // GemmKernels::pack_straight.
-template <int64_t kTile>
+template <typename Element, int64_t kTile>
 void PackWordsStraight(const void* source, int64_t ld, int64_t k, int64_t columns,
                        int64_t panel_units, uint32_t* panels) {
-  constexpr int64_t kRowBytes = kTile * 2;
-  for (int64_t at = 0; at < k; at += kWordElements) {
-    const char* const row = static_cast<const char*>(source) + at * ld * 2;
-    const int64_t rows = std::min(kWordElements, k - at);
-    uint32_t* out = panels + at / kWordElements * kWordUnits * kTile;
+  constexpr auto kElementBytes = static_cast<int64_t>(sizeof(Element));
+  constexpr int64_t kElements = kWordElements<Element>;
+  constexpr int64_t kRowBytes = kTile * kElementBytes;
+  for (int64_t at = 0; at < k; at += kElements) {
+    const char* const row = static_cast<const char*>(source) + at * ld * kElementBytes;
+    const int64_t rows = std::min(kElements, k - at);
+    uint32_t* out = panels + at / kElements * kWordUnits * kTile;
     for (int64_t j = 0; j < columns; j += kTile, out += panel_units) {
-      if (rows == kWordElements && columns - j >= kTile) {
-        PackLine<kTile>(row + j * 2, ld * 2, out);
+      if (rows == kElements && columns - j >= kTile) {
+        PackLine<Element, kTile>(row + j * kElementBytes, ld * kElementBytes, out);
         continue;
       }
-      char whole[static_cast<size_t>(kWordElements * kRowBytes)] = {};
-      const auto bytes = static_cast<size_t>(std::min(kTile, columns - j) * 2);
+      char whole[static_cast<size_t>(kElements * kRowBytes)] = {};
+      const auto bytes = static_cast<size_t>(std::min(kTile, columns - j) * kElementBytes);
       for (int64_t i = 0; i < rows; ++i) {
-        std::memcpy(whole + i * kRowBytes, row + (i * ld + j) * 2, bytes);
+        std::memcpy(whole + i * kRowBytes, row + (i * ld + j) * kElementBytes, bytes);
       }
-      PackLine<kTile>(whole, kRowBytes, out);
+      PackLine<Element, kTile>(whole, kRowBytes, out);
     }
   }
 }
 
 // The table of kernels with one instruction.
+template <typename Instruction>
+constexpr GemmKernels BlockKernelsFor() {
+  using Machine = Blocks<Instruction>;
+  using Element = typename Instruction::Element;
+  return {RowTile<Machine>(),
+          Machine::kColumnTile,
+          kWordElements<Element> / kWordUnits,
+          kWordUnits,
+          Machine::kBlockUnits,
+          &PackWords<Element, Machine::kRowTile>,
+          &PackWords<Element, Machine::kColumnTile>,
+          &PackWordsStraight<Element, Machine::kColumnTile>,
+          &Multiply<Machine, WholeColumns<Machine>>,
+          nullptr,
+          nullptr,
+          nullptr};
+}
 template <typename Instruction, typename Machine = Blocks<Instruction>>
-constexpr GemmKernels kBlockKernels = {RowTile<Machine>(),
-                                       Machine::kColumnTile,
-                                       kWordElements / kWordUnits,
-                                       kWordUnits,
-                                       Machine::kBlockUnits,
-                                       &PackWords<Machine::kRowTile>,
-                                       &PackWords<Machine::kColumnTile>,
-                                       &PackWordsStraight<Machine::kColumnTile>,
-                                       &Multiply<Machine, WholeColumns<Machine>>,
-                                       nullptr,
-                                       nullptr,
-                                       &BytePacking<Machine, PairRounding<Machine>>::Run};
+constexpr GemmKernels kBlockKernels =
+    OfFloats<Machine, PairRounding<Machine>>(BlockKernelsFor<Instruction>());
+template <typename Instruction>
+constexpr GemmKernels kInt8BlockKernels =
+    OfInt8<Blocks<Instruction>>(BlockKernelsFor<Instruction>());
 
 // By tile registers, as AMX has them.
 //
