@@ -79,7 +79,8 @@ class ExpertsVariants(Variants):
         random = np.random.default_rng((self.seed, comm.rank, _ROUTING))
         likely = np.where(np.arange(EXPERTS) < EXPERTS // 2, _SKEWED, 1.0)
         drawn = np.log(likely) + random.gumbel(size=(point.tokens, EXPERTS))
-        turns = np.arange(point.tokens * TOP_K).reshape(-1, TOP_K) + comm.rank * TOP_K
+        steps = np.arange(TOP_K) * (EXPERTS // TOP_K)  # a token's experts are on several ranks
+        turns = TOP_K * np.arange(point.tokens)[:, None] + steps + comm.rank
         skewed = point.routing != "even"
         ids = np.argsort(-drawn, 1)[:, :TOP_K] if skewed else turns % EXPERTS
         self.ids = np.ascontiguousarray(ids)
@@ -136,9 +137,10 @@ class ExpertsVariants(Variants):
         self.element.fill(x, (self.seed, self.work.rank, _X), 1 / 8)
         return x
 
-    def _sent(self, columns: int, rows: int = 0) -> Row:
-        """The most bytes that a rank sends to others."""
-        return {"sent_mib": round(self.most(rows * columns * 4 / 2**20), 3)}
+    def _sent(self, columns: int, rows: int) -> Row:
+        """Bytes that a rank sends to others, the mean of all ranks."""
+        total = self.work.all_reduce(np.array([rows * columns * 4.0]))[0]
+        return {"sent_mib": round(float(total) / self.work.size / 2**20, 4)}
 
     def _exchanged(self) -> tuple[int, int]:
         """Rows that leave this rank for experts, and that come from others."""
@@ -332,7 +334,7 @@ class Experts(Operator):
 
     def text(self, rows: list[Row]) -> str:
         sent = ", ".join(
-            f"{row['label']} {row['sent_mib']:.3f}" for row in rows if "sent_mib" in row
+            f"{row['label']} {row['sent_mib']:.4f}" for row in rows if "sent_mib" in row
         )
         said = f"{{}}; MiB that leave a rank: {sent}."
         return point_table(_title(rows[0]), said, self.ratios, rows)
