@@ -235,3 +235,16 @@ def _without(rank: int) -> list[str]:
 def test_products_without_a_gradient_say_so() -> None:
     wanted = ["grouped_matmul_all_to_allv", "the grouped products have no second gradient"]
     assert run_group(_without, 2) == [[*wanted, "all_to_all_matmul", wanted[0]]] * 2
+
+
+def _ragged(rank: int) -> str:
+    counts = [[[1], [1, 2]], [[1], [1]]][rank]
+    with pytest.raises(collops.Error) as caught:
+        ct.all_to_allv_grouped_matmul(torch.ones(2, 1), torch.ones(1, 1, 1), counts)
+    return caught.value.message
+
+
+def test_all_ranks_hear_of_counts_that_are_no_table() -> None:
+    words = "send_counts must be whole numbers [ranks, experts], a line per rank, got [[1], [1, 2]]"
+    for found in run_group(_ragged, 2):
+        assert words in found

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
+from collops.errors import ErrorCode
+from collops.torch.calls import refuse
+from collops.torch.operators.names import AnyGroup, check_no_gradients, communicator_of, name_of
 from collops.torch.operators.record import operate
 
 if TYPE_CHECKING:
@@ -194,10 +196,10 @@ def all_to_allv_grouped_matmul(
         >>> run_ranks(layer, 2)
         [[1.0], [4.0, 22.0, 24.0]]
     """
-    tables = _table(send_counts), _table(recv_counts)
+    name, of = "all_to_allv_grouped_matmul", name_of(group)
+    tables = _tables(name, x, send_counts, recv_counts, of)
     quant = scale, x_scale, out_dtype, max_rows
-    args = x, weight, *tables, residual, trans_weight, *quant, name_of(group)
-    return _grouped("all_to_allv_grouped_matmul", args, out)
+    return _grouped(name, (x, weight, *tables, residual, trans_weight, *quant, of), out)
 
 
 def grouped_matmul_all_to_allv(
@@ -253,10 +255,10 @@ def grouped_matmul_all_to_allv(
         >>> run_ranks(layer, 2)
         [[1.0, 4.0], [22.0, 24.0]]
     """
-    tables = _table(send_counts), _table(recv_counts)
+    name, of = "grouped_matmul_all_to_allv", name_of(group)
+    tables = _tables(name, x, send_counts, recv_counts, of)
     quant = scale, x_scale, out_dtype
-    args = x, weight, *tables, residual, trans_weight, *quant, name_of(group)
-    return _grouped("grouped_matmul_all_to_allv", args, out)
+    return _grouped(name, (x, weight, *tables, residual, trans_weight, *quant, of), out)
 
 
 def _grouped(name: str, args: Any, out: torch.Tensor | None) -> torch.Tensor:
@@ -269,6 +271,19 @@ def _grouped(name: str, args: Any, out: torch.Tensor | None) -> torch.Tensor:
     return out
 
 
-def _table(counts: Any) -> Any:
+def _tables(name: str, x: torch.Tensor, sends: Any, receives: Any, group: str) -> list[Any]:
     """Counts as an operator takes them."""
-    return counts if counts is None or isinstance(counts, torch.Tensor) else torch.tensor(counts)
+    tables = []
+    for which, counts in (("send_counts", sends), ("recv_counts", receives)):
+        try:
+            given = counts is None or isinstance(counts, torch.Tensor)
+            tables.append(counts if given else torch.tensor(counts))
+        except (TypeError, ValueError):  # which the other ranks hear of
+            refuse(
+                communicator_of(group, x.device),
+                name,
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"{name}: {which} must be whole numbers [ranks, experts], a line per rank, got "
+                f"{counts}",
+            )
+    return tables
