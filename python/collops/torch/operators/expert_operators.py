@@ -253,8 +253,9 @@ def _grouped_backward(
     if for_weight:
         rows = x if went_back else _received(communicator, values(x), sends, receives)
         counts = receives.sum(0).tolist()
-        pairs = zip(rows.split(counts), g.split(counts), strict=True)
-        of_weight = torch.stack([b.T @ a if trans else a.T @ b for a, b in pairs])
+        of_weight = torch.empty_like(weight)
+        for of_one, a, b in zip(of_weight, rows.split(counts), g.split(counts), strict=True):
+            of_one.copy_(b.T @ a if trans else a.T @ b)
     return of_x, of_weight
 
 
