@@ -92,7 +92,7 @@ inline collops::Status MakePlan(const Case& c, collops::Communicator* comm,
   COLLOPS_RETURN_IF_ERROR(
       MakeLinearLayout(param, comm->rank(), comm->size(), inputs, &plan->layout));
   plan->rank_size = comm->size();
-  plan->dtype = c.dtype;
+  plan->dtype = plan->output_dtype = c.dtype;
   plan->stream_compute = comm->stream_compute();
   plan->communicator = comm;
   plan->has_residual = c.residual;
