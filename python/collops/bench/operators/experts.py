@@ -161,9 +161,8 @@ class ExpertsVariants(Variants):
         facts = self._sent(point.hidden, there)
         if key == "fused":
             call = comm.all_to_allv_grouped_matmul
-            run = partial(
-                *(call, numbers(x), self.up, self.sends, self.receives), out=numbers(result)
-            )
+            tables = self.sends, self.receives
+            run = partial(call, numbers(x), self.up, *tables, out=numbers(result))
             return Variant(key, OWN[key], [("all", run)], x, result, facts=facts)
         came, sorted_rows = (np.empty((self.rows, point.hidden), np.float32) for _ in range(2))
         sends, receives = (t.sum(1).tolist() for t in (self.sends, self.receives))
@@ -188,9 +187,8 @@ class ExpertsVariants(Variants):
         facts = self._sent(point.hidden, back)
         if key == "fused":
             call = comm.grouped_matmul_all_to_allv
-            run = partial(
-                *(call, numbers(x), self.down, self.sends, self.receives), out=numbers(result)
-            )
+            tables = self.sends, self.receives
+            run = partial(call, numbers(x), self.down, *tables, out=numbers(result))
             return Variant(key, OWN[key], [("all", run)], x, result, facts=facts)
         sends, receives = (t.sum(1).tolist() for t in (self.sends, self.receives))
         to_source = np.argsort(self._by_expert)
@@ -313,8 +311,12 @@ class Experts(Operator):
                 raise ValueError(f"--ranks {number_of}: must divide the {EXPERTS} experts")
         return [
             ExpertsPoint(
-                **{"kind": kind, "size": size, "tokens": tokens, "routing": routing},
-                **{"hidden": options.hidden or (24 if quick else 1024), "inner": inner},
+                kind=kind,
+                size=size,
+                tokens=tokens,
+                routing=routing,
+                hidden=options.hidden or (24 if quick else 1024),
+                inner=inner,
                 dtype="f32",
             )
             for size in ranks

@@ -88,15 +88,9 @@ class QuantisedVariants(Variants):
             weight = weight.astype(x.dtype)
         m, _, n = self.point.shape
         out = np.empty((m, n), np.float32 if kind == "w8a8" else x.dtype)
-        call = partial(
-            *(
-                self.connect().matmul_all_reduce,
-                x,
-                np.ascontiguousarray(weight.T) if straight else weight,
-            ),
-            trans_weight=not straight,
-            out=out,
-        )
+        laid = np.ascontiguousarray(weight.T) if straight else weight
+        product = self.connect().matmul_all_reduce
+        call = partial(product, x, laid, trans_weight=not straight, out=out)
         if kind == "w8a8":
             call = partial(call, scale=self._scale, out_dtype="float32")
         elif kind not in ("f32", "bf16"):
