@@ -84,7 +84,8 @@ def main() -> int:
     if os.environ.get("CI"):  # a download of 900 MB
         run_tests.ENV["GPU_HEADERS"] = os.pathsep.join(gpu_headers.include_folders())
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
-    # Not in one process: behind test_products, torch finds no device in a backward of forked ranks.
+    # Two processes: behind the other device tests in one, a backward in forked ranks finds no
+    # device. Which of them causes it is not known.
     devices = [str(file.relative_to(ROOT)) for file in (ROOT / "tests/devices").glob("test_*.py")]
     first = ["tests/gpu", *sorted(devices)]
     second = ["tests/devices/torch", "tests/conformance/test_conformance.py"]
