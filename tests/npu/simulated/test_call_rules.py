@@ -104,6 +104,13 @@ def overlapping(one: Rank, name: str) -> Args:
     return to_root(one, name, right_calls(memory, memory.address + 4)[name])
 
 
+def idle(one: Rank, name: str) -> Args:
+    """One address for both sides, which have no elements."""
+    x, _ = both(one)
+    lists = np.zeros((2, 2), np.uint64)
+    return (x, *lists, FLOAT32, x, *lists, FLOAT32)
+
+
 def contradicting(one: Rank, name: str) -> Args:
     args = list(called()(one, name))
     args[1 if name == "HcclAllGatherV" else 4] += 1
@@ -128,6 +135,7 @@ MISTAKES: list[tuple[Sequence[str], Make, int, str]] = [
         E_PARA,
         "recvBuf is sendBuf",
     ),
+    (["HcclAlltoAllV"], idle, E_PARA, "recvBuf is sendBuf"),
     (WITH_TYPE, called(count=TOO_MANY), E_PARA, "a count or displacement is too large"),
     (ROOTED, lambda one, name: (*called()(one, name)[:-1], 2), E_PARA, "there is no rank 2"),
     (SUMS, called(op=4), E_PARA, "there is no such reduction"),

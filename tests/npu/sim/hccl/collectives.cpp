@@ -118,6 +118,10 @@ int HcclAlltoAllV(const void* send, const void* send_counts, const void* send_di
   if (send_type != receive_type) {
     request.Refuse(collops_sim::kBadParameter, "sendType and recvType differ");
   }
+  // Before any count is read: also where one side has no elements. Null is taken there.
+  if (send != nullptr && send == receive) {
+    request.Refuse(collops_sim::kBadParameter, "recvBuf is sendBuf");
+  }
   std::vector<std::vector<uint64_t>> lists;  // what is sent, and what is received
   for (const void* list : {send_counts, send_displs, receive_counts, receive_displs}) {
     if (!request.NeedList(list)) return request.code();

@@ -63,12 +63,12 @@ Status GatherAtOnce(const HcclCommunicator& comm, const AllGatherVCall& call, Ke
   const Carriage carriage = CarriageOf(call.dtype, true);
   const HcclCounts counts = TakeCounts(call.recv_counts, call.rdispls, comm.size(), carriage.scale,
                                        call.keep != nullptr, keep);
-  const auto send_count = static_cast<uint64_t>(call.recv_counts[comm.rank()] * carriage.scale);
-  return ToStatus(
-      comm.api(),
-      comm.api().all_gather_v(const_cast<void*>(call.x), send_count, call.output, counts.counts,
-                              counts.displs, carriage.type, comm.hccl(), call.stream),
-      "HcclAllGatherV");
+  const auto send_count = static_cast<uint64_t>(own * carriage.scale);
+  void* const x = own > 0 ? const_cast<void*>(call.x) : comm.sent_nothing();
+  return ToStatus(comm.api(),
+                  comm.api().all_gather_v(x, send_count, call.output, counts.counts, counts.displs,
+                                          carriage.type, comm.hccl(), call.stream),
+                  "HcclAllGatherV");
 }
 
 // Each rank broadcasts its block from its place in the output.
@@ -111,7 +111,7 @@ struct Reduced {
   DataType type = DataType::kInt8;
   Reduction reduction = Reduction::kSum;
   void* x = nullptr;
-  void* output = nullptr;  // not null: HCCL takes no null, also of a rank that receives nothing
+  void* output = nullptr;  // not null
 };
 
 Status ScatterEvenly(const HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what) {
@@ -155,7 +155,7 @@ Status Scatter(const HcclCommunicator& comm, const ReduceScatterVCall& call, Kee
   if (AreZero(call.send_counts, comm.size())) return Ok();
   Reduced what;
   what.x = const_cast<void*>(call.x);
-  what.output = call.send_counts[comm.rank()] > 0 ? call.output : comm.stand_in();
+  what.output = call.send_counts[comm.rank()] > 0 ? call.output : comm.received_nothing();
   if (AreEven(call.send_counts, call.sdispls, comm.size())) {
     return ScatterEvenly(comm, call, &what);
   }
@@ -284,8 +284,7 @@ Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
   });
 }
 
-// A rank that neither sends nor receives takes part, because it does not know what the others do;
-// HCCL takes no null.
+// A rank that neither sends nor receives takes part, because it does not know what the others do.
 Status HcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
   return Enqueue(call, [&](KeepAlive* keep) -> Status {
     const Carriage carriage = CarriageOf(call.dtype);
@@ -294,8 +293,8 @@ Status HcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
         TakeCounts(call.send_counts, call.sdispls, size(), carriage.scale, held, keep);
     const HcclCounts receives =
         TakeCounts(call.recv_counts, call.rdispls, size(), carriage.scale, held, keep);
-    const void* const x = AreZero(call.send_counts, size()) ? stand_in_ : call.x;
-    const void* const output = AreZero(call.recv_counts, size()) ? stand_in_ : call.output;
+    const void* const x = AreZero(call.send_counts, size()) ? sent_nothing() : call.x;
+    const void* const output = AreZero(call.recv_counts, size()) ? received_nothing() : call.output;
     COLLOPS_RETURN_IF_ERROR(ToStatus(
         api_,
         api_.all_to_all_v(x, sends.counts, sends.displs, carriage.type, output, receives.counts,

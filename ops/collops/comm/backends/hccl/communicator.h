@@ -44,6 +44,7 @@ class DeviceScope {
 void* ElementAt(void* data, int64_t element, DType dtype);
 
 // A little device memory that no call reads or writes, where CANN takes no null.
+constexpr size_t kStandInBytes = 512;
 Status AllocateStandIn(const Api& api, void** stand_in);
 
 // Sets the elements [range.begin, range.end) of device memory to zero, on the stream.
@@ -235,7 +236,10 @@ class HcclCommunicator final : public StreamCommunicator {
   const Api& api() const { return api_; }
   Comm hccl() const { return handle_->comm(); }
   const Abilities& abilities() const { return abilities_; }
-  void* stand_in() const { return stand_in_; }  // AllocateStandIn()'s
+  // Passed for a side of a call without elements, never read or written. Some versions of HCCL take
+  // no null there, and none takes one address for both sides, whatever the counts are.
+  void* sent_nothing() const { return stand_in_; }
+  void* received_nothing() const { return static_cast<std::byte*>(stand_in_) + kStandInBytes / 2; }
 
  protected:
   // HcclAllGather for equal packed blocks, else HcclAllGatherV; without that a broadcast per rank.
@@ -272,7 +276,7 @@ class HcclCommunicator final : public StreamCommunicator {
   std::shared_ptr<CommHandle> caller_comm_;
   std::shared_ptr<CommHandle> handle_;
   Abilities abilities_;
-  void* stand_in_ = nullptr;
+  void* stand_in_ = nullptr;  // AllocateStandIn()'s
 };
 
 }  // namespace collops::hccl

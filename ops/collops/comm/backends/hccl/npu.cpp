@@ -31,8 +31,8 @@ void* ElementAt(void* data, int64_t element, DType dtype) {
 }
 
 Status AllocateStandIn(const Api& api, void** stand_in) {
-  constexpr size_t kBytes = 512;
-  return ToStatus(api, api.malloc(stand_in, kBytes, AllocationPolicy::kHugeFirst), "aclrtMalloc");
+  return ToStatus(api, api.malloc(stand_in, kStandInBytes, AllocationPolicy::kHugeFirst),
+                  "aclrtMalloc");
 }
 
 Status Zero(const Api& api, void* data, const Range& range, DType dtype, Stream stream) {
