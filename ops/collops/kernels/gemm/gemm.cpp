@@ -150,10 +150,10 @@ void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, in
 // Bytes of the weight in a strip from which waking other threads pays: about 50 us of reading.
 constexpr int64_t kLeastSharedWeight = 512 << 10;
 
-// Units that are packed and at once multiplied by few rows: half of a first-level cache. Of a
-// weight [n, k] they are of one panel, as long as they can be; of a weight [k, n] of all panels of
-// a strip, so that neighbours in memory are read together.
-constexpr int64_t kPassingUnits = 128;
+// What is packed and at once multiplied by few rows: 24 KiB, half of a first-level cache. Of a
+// weight [n, k] it is one panel, of so many units in all; of a weight [k, n] so many units of each
+// panel of a strip, so that neighbours in memory are read together.
+constexpr int64_t kPassingUnits = 6144;
 constexpr int64_t kPassingUnitsOfStrip = 16;
 
 NextWeight NextOf(const WeightBlock& block) {
@@ -255,7 +255,8 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
   const int64_t columns = plan.StripColumns(strip);
   // Tile registers load and store all their sums for each piece.
   const int64_t of_strip = std::max(kPassingUnitsOfStrip, 4 * kernels.unit_step);
-  const int64_t step = (plan.trans_weight ? kPassingUnits : of_strip) * kernels.k_per_unit;
+  const int64_t of_panel = std::min(kPassingUnits / kernels.column_tile, kernels.block_units);
+  const int64_t step = (plan.trans_weight ? of_panel : of_strip) * kernels.k_per_unit;
   const auto multiply = [&](int64_t begin, int64_t width) {
     uint32_t* const piece =
         static_cast<uint32_t*>(scratch) + begin * Units(plan, std::min(step, plan.k));

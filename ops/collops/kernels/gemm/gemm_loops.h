@@ -319,7 +319,7 @@ constexpr GemmKernels OfInt8(GemmKernels kernels) {
 }
 template <typename Machine, typename Rounding>
 constexpr GemmKernels OfFloats(GemmKernels kernels) {
-  kernels.pack_bytes = &BytePacking<Machine, Rounding>::Run;
+  kernels.pack_bytes = &PackBytes<Machine, Rounding>;
   return kernels;
 }
 

@@ -329,7 +329,7 @@ constexpr auto BytesOfTiles() -> decltype(GemmKernels::pack_bytes) {
     return nullptr;
   } else {
     return [](const ByteWeight& weight, int64_t panel_units, uint32_t* panels) {
-      BytePacking<Machine, Rounding>::Run(weight, panel_units, panels);
+      PackBytes<Machine, Rounding>(weight, panel_units, panels);
       for (int64_t j = 0; j < weight.columns; j += kTilesColumns, panels += panel_units) {
         PadPanel<Rounding>(weight.k, panels);
       }

@@ -429,9 +429,10 @@ class ScaleRows {
   int64_t left_;
 };
 
-// GemmKernels::pack_bytes.
-template <typename Machine, typename Rounding>
-class BytePacking {
+// GemmKernels::pack_bytes, of a weight with offsets or without: a test for each vector would cost
+// as much as the conversion.
+template <typename Machine, typename Rounding, bool kHasOffset>
+class BytePacker {
  public:
   static void Run(const ByteWeight& weight, int64_t panel_units, uint32_t* panels) {
     if (!weight.transposed) return Straight(weight, panel_units, panels);
@@ -463,21 +464,20 @@ class BytePacking {
 
   // (number + offset) * scale, for a vector of columns.
   struct Scaling {
-    Values scale = {};
-    Values offset = {};
-    bool has_offset = false;
+    Values scale;
+    Values offset;  // zero if there is none
 
     template <typename Access>
     [[gnu::always_inline]] static Scaling Load(ScaleRows::Row row, int64_t column, Access access) {
       const auto load = [&](const float* from) {
         return access.template Load<Values>(reinterpret_cast<const char*>(from + column));
       };
-      if (row.offset == nullptr) return {load(row.scale)};
-      return {load(row.scale), load(row.offset), true};
+      if constexpr (kHasOffset) return {load(row.scale), load(row.offset)};
+      return {load(row.scale), Values{}};
     }
     [[gnu::always_inline]] Values Apply(Ints numbers) const {
       auto values = __builtin_convertvector(numbers, Values);
-      if (has_offset) values += offset;
+      if constexpr (kHasOffset) values += offset;
       return values * scale;
     }
   };
@@ -489,6 +489,7 @@ class BytePacking {
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLane; ++i) {
       quads[i] = LoadVector<Units<Machine>>(row + i * weight.ld);
+      Prefetch(reinterpret_cast<const char*>(row) + i * weight.ld + kRowAhead);
     }
     Machine::Transpose(quads);
 #pragma GCC unroll 16
@@ -576,6 +577,13 @@ class BytePacking {
     }
   }
 };
+
+template <typename Machine, typename Rounding>
+void PackBytes(const ByteWeight& weight, int64_t panel_units, uint32_t* panels) {
+  const auto pack = weight.offset == nullptr ? &BytePacker<Machine, Rounding, false>::Run
+                                             : &BytePacker<Machine, Rounding, true>::Run;
+  pack(weight, panel_units, panels);
+}
 
 }  // namespace
 }  // namespace collops::kernels
