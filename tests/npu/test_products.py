@@ -1,26 +1,99 @@
-"""LinearParallel on NPU tensors: both ways of aclnnMatmul, and workspaces that torch hands out."""
+"""LinearParallel on NPU tensors: what aclnn's products may give, and workspaces that torch hands
+out."""
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import all_cases
 
 import collops
-from collops.testing import run_ranks
-from tests.devices.product_ranks import HCCL, Kind, Product, check, product, run_cases
+from collops.npu_check.command import run_part
+from collops.testing import RankErrors, run_ranks
+from tests.devices.product_ranks import HCCL, LIMIT_S, Kind, Product, check, product
 
 SLOW = {"COLLOPS_SIM_DELAY_US": "2000"}
 
 
-@pytest.mark.parametrize("direct", ["0", "1"])
-def test_what_aclnn_matmul_may_give(npu: Any, direct: str) -> None:
-    """float32 for no product of two bytes, or for all; conformance has it for float16 alone."""
-    cases = all_cases("linear_parallel", rank_sizes=(3,), text="exact")
-    run_cases(npu, cases, HCCL, COLLOPS_SIM_MATMUL_FLOAT_OUT=direct)
+def summed(npu: Any, dtype: str, depth: int, ranks: int = 2, **env: str) -> None:
+    """Compares a product of the ranks with the right one, to which float32 sums are needed.
+
+    Two ranks' products do not fit into float16 or bfloat16, but their sum does.
+    """
+
+    def data(rank: int) -> tuple[Any, Any]:
+        x = (-1) ** rank * np.array([[300, rank + 1], [4, 3]], np.float32)
+        weight = np.array([[300 - 2 * rank, 7], [0.5, -3]], np.float32)
+        return x[:, :depth], weight[:depth]
+
+    def work(rank: int) -> Any:
+        kind = collops.ParallelType.LINEAR_ALL_REDUCE
+        op = collops.Operation(
+            collops.LinearParallelParam(rank=rank, rank_size=ranks, trans_weight=False, type=kind)
+        )
+        [out] = op.forward([npu.tensor(to_type(array), dtype) for array in data(rank)])
+        return npu.array(out)
+
+    def to_type(array: Any) -> Any:
+        return array.astype(np.float16 if dtype == "float16" else ml_dtypes.bfloat16)
+
+    right = to_type(sum(x.astype(np.float64) @ w for x, w in map(data, range(ranks))))
+    for found in HCCL.run(npu, ranks, work, **env):
+        assert found.tobytes() == right.tobytes(), (found.view(right.dtype), right)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("library", ["", "right", "rounded", "refused"])
+def test_float32_sums_from_every_library(npu: Any, library: str, dtype: str, depth: int) -> None:
+    summed(npu, dtype, depth, COLLOPS_SIM_MATMUL_FLOAT_OUT=library)
+
+
+@pytest.mark.parametrize("soc", ["Ascend910B", "Ascend310P3"])
+def test_float32_sums_where_no_operand_may_be_float32(npu: Any, soc: str) -> None:
+    for depth in (1, 2):
+        summed(npu, "float16", depth, COLLOPS_SIM_SOC=soc)
+    with pytest.raises(RankErrors, match="cubeMathType 0 is not for float32 on this device"):
+        summed(npu, "float16", 2, COLLOPS_SIM_SOC=soc, COLLOPS_SIM_MATMUL_FLOAT_OUT="rounded")
+
+
+def test_the_library_is_asked_while_a_stream_is_captured_too(npu: Any) -> None:
+    """The capture goes on: captured() checks how it ends."""
+
+    def work(rank: int) -> int:
+        kind = collops.ParallelType.LINEAR_ALL_REDUCE
+        op = collops.Operation(collops.LinearParallelParam(rank=rank, rank_size=2, type=kind))
+        x, out = (npu.tensor(np.ones((1, k), np.float16)) for k in (2, 1))
+        with npu.captured(npu.stream()) as graph:
+            size = op.get_workspace_size([x, x], [out])
+        graph.destroy()
+        return size
+
+    assert min(HCCL.run(npu, 2, work)) > 0
+
+
+def test_operators_in_several_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In programs of their own: the loader reads where libraries are when a program begins."""
+    split = Path(os.environ["COLLOPS_SIM_CANN"]) / "split" / "lib64"
+    (tmp_path / "libopapi.so").symlink_to(split / "libopapi.so")
+    found = []
+    for folder in (split, tmp_path):
+        paths = [str(folder), os.environ["COLLOPS_SIM_CANN"]]
+        monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join(paths))
+        part = ["linear_parallel.0", "--ranks", "2", "--seconds", str(LIMIT_S)]
+        found.append(run_part("checks", part, LIMIT_S))
+    assert found[0]["state"] == "passed", found
+    assert found[1]["state"] == "not supported", found
+    said = re.findall(r"(lib\w+\.so): (undefined|cannot open)", found[1]["text"])
+    names = ["opapi_nn", "opapi_math", "aclnn_ops_infer", "aclnn_math"]
+    absent = [(f"lib{name}.so", "cannot open") for name in names]
+    assert said == [("libopapi.so", "undefined"), *absent]
 
 
 def test_two_calls_on_two_streams(npu: Any, torch_module: ModuleType) -> None:

@@ -27,6 +27,8 @@ Home* CurrentHome();
 int CurrentDevice();
 // 0, or aclError's number when this thread has none.
 int NeedDevice();
+// Whether a capture forbids this thread calls that wait, also for streams that are not captured.
+bool CaptureForbids();
 // COLLOPS_SIM_SOC, or Ascend910B1.
 const char* SocName();
 

@@ -1,5 +1,6 @@
 // Captured graphs of a simulated libascendcl, from its published signatures.
 #include <cstdint>
+#include <utility>
 
 #include "acl.h"
 
@@ -10,8 +11,22 @@ namespace {
 constexpr int kInvalidParam = 107000;  // ACL_ERROR_RT_PARAM_INVALID
 
 enum CaptureStatus { kNone = 0, kActive = 1 };
+enum CaptureMode { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+thread_local int thread_mode = kGlobal;
 
 }  // namespace
+
+bool collops_sim::CaptureForbids() {
+  if (thread_mode == kRelaxed) return false;
+  const std::lock_guard<std::mutex> lock(CaptureMutex());
+  for (const auto& capture : Captures()) {
+    const bool own = capture->begun_by == std::this_thread::get_id();
+    if (own ? capture->mode != kRelaxed : capture->mode == kGlobal && thread_mode == kGlobal) {
+      return true;
+    }
+  }
+  return false;
+}
 
 extern "C" {
 
@@ -38,7 +53,8 @@ int aclmdlRICaptureGetInfo(void* handle, int* status, void** graph) {
   *status = *graph == nullptr ? kNone : kActive;
   return 0;
 }
-int aclmdlRICaptureThreadExchangeMode(int*) {
+int aclmdlRICaptureThreadExchangeMode(int* mode) {
+  *mode = std::exchange(thread_mode, *mode);
   return 0;
 }
 

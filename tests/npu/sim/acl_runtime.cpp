@@ -93,6 +93,8 @@ namespace {
 constexpr size_t kAlignment = 512;
 constexpr int kPoison = 0xA5;
 constexpr int kInvalidParam = 100000;
+constexpr int kNotInCapture = 107030;    // ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT
+constexpr int kWaitsInCapture = 107041;  // ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC
 constexpr int kBadAlloc = 200000;
 constexpr size_t kDeviceBytes = size_t{8} << 30;
 
@@ -234,6 +236,7 @@ int aclrtPointerGetAttributes(const void* address, PointerAttributes* attributes
 }
 
 int aclrtMemcpy(void* to, size_t room, const void* from, size_t bytes, int kind) {
+  if (CaptureForbids()) return Refuse(kNotInCapture, "aclrtMemcpy while a stream is captured");
   const int error = CheckCopy(to, room, from, bytes, kind);
   if (error == 0 && bytes > 0) std::memcpy(to, from, bytes);
   return error;
@@ -243,6 +246,11 @@ int aclrtMemcpyAsync(void* to, size_t room, const void* from, size_t bytes, int 
   int error = 0;
   Stream* stream = FindStreamHere(stream_handle, &error);
   if (error == 0) error = CheckCopy(to, room, from, bytes, kind);
+  // A copy from or to memory that is not locked waits.
+  const bool waits = DeviceOf(to, bytes) == kNoDevice || DeviceOf(from, bytes) == kNoDevice;
+  if (error == 0 && waits && CaptureForbids()) {
+    error = Refuse(kWaitsInCapture, "the copy would wait while a stream is captured");
+  }
   if (error != 0) return error;
   stream->Enqueue(
       [=] {
@@ -253,6 +261,7 @@ int aclrtMemcpyAsync(void* to, size_t room, const void* from, size_t bytes, int 
   return 0;
 }
 int aclrtMemset(void* address, size_t room, int32_t value, size_t bytes) {
+  if (CaptureForbids()) return Refuse(kNotInCapture, "aclrtMemset while a stream is captured");
   const int error = CheckFill(address, room, bytes);
   if (error == 0 && bytes > 0) std::memset(address, value, bytes);
   return error;

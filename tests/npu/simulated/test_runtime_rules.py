@@ -13,8 +13,10 @@ from tests.npu.simulated.simulated_rank import I32, I64, U64, Memory, P, Rank
 
 UNJOINED, STREAM_CAPTURED, EVENT_CAPTURED = 107025, 107027, 107028
 NOT_CAPTURED, CONFLICT, UNMATCHED = 107029, 107032, 107036
+NOT_IN_CAPTURE, WAITS_IN_CAPTURE = 107030, 107041
 OPERATOR_NOT_FOUND = 100024
-DEVICE_TO_DEVICE = 3
+DEVICE_TO_HOST, DEVICE_TO_DEVICE = 2, 3
+RELAXED = 2
 MATH_KEEP, MATH_DOWN, MATH_FLOAT16, MATH_HFLOAT32 = (ctypes.c_int8(i) for i in range(4))
 
 
@@ -44,6 +46,33 @@ class Capture:
         size = ctypes.c_size_t(to.like.nbytes)
         addresses = P(to.address), size, P(source.address), size
         assert self.acl.aclrtMemcpyAsync(*addresses, DEVICE_TO_DEVICE, stream) == 0
+
+
+def test_what_waits_is_refused_while_a_stream_is_captured(on_ranks: Any) -> None:
+    """Of any stream, unless the thread says that it means it."""
+
+    def work(one: Rank) -> list[int]:
+        capture, x, number = Capture(one), one.empty(1, np.int32), np.zeros(1, np.int32)
+        size, other, acl = ctypes.c_size_t(4), one.new_stream(), one.acl
+        addresses = P(number.ctypes.data), size, P(x.address), size, DEVICE_TO_HOST
+
+        def answers() -> list[int]:
+            return [
+                acl.aclrtMemcpy(*addresses),
+                acl.aclrtMemcpyAsync(*addresses, other),
+                acl.aclrtMemset(P(x.address), size, 0, size),
+            ]
+
+        capture.begin()
+        strict, mode = answers(), I32(RELAXED)
+        assert acl.aclmdlRICaptureThreadExchangeMode(ctypes.byref(mode)) == 0
+        relaxed = answers()
+        assert acl.aclmdlRICaptureThreadExchangeMode(ctypes.byref(mode)) == 0
+        assert (mode.value, capture.end()) == (RELAXED, 0)
+        return strict + relaxed + answers()
+
+    refused = [NOT_IN_CAPTURE, WAITS_IN_CAPTURE, NOT_IN_CAPTURE]
+    assert on_ranks(work, 1) == [[*refused, *[0] * 6]]
 
 
 def test_a_missing_join_is_found(on_ranks: Any) -> None:
@@ -126,6 +155,8 @@ FLOAT32, FLOAT16, BFLOAT16 = (
 ACL = {FLOAT32: 0, FLOAT16: 1, np.dtype(np.int32): 3, BFLOAT16: 27}
 ND = 2
 NULL, INVALID, INNER = 161001, 161002, 561000
+# 300 * 300 + 1 * 0.5 in float32, and what float16 and bfloat16 make of it.
+RIGHT, HALF, BRAIN = 90000.5, float("inf"), 90112.0
 
 
 class Operators:
@@ -175,21 +206,40 @@ def small(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("setting", "half", "brain"),
-    [("", 0, INVALID), ("1", 0, 0), ("0", INVALID, INVALID)],
+    ("setting", "env", "said"),
+    [
+        ("", {}, [[HALF, BRAIN], [RIGHT, INVALID]]),
+        ("right", {}, [[RIGHT, RIGHT], [RIGHT, RIGHT]]),
+        ("rounded", {}, [[HALF, BRAIN], [INVALID, INVALID]]),
+        ("refused", {}, [[INVALID, INVALID], [INVALID, INVALID]]),
+        ("rounded", {"COLLOPS_SIM_SOC": "Ascend310P3"}, [[65504, INVALID], [INVALID, INVALID]]),
+    ],
 )
 def test_products_of_16_bits_into_float32(
-    on_ranks: Any, setting: str, half: int, brain: int
+    on_ranks: Any, setting: str, env: dict[str, str], said: list[list[float]]
 ) -> None:
-    def work(one: Rank) -> list[int]:
-        ops, codes = Operators(one), []
-        out = ops.tensor(one.empty((2, 2), FLOAT32))
-        for dtype in (FLOAT16, BFLOAT16):
-            x = ops.tensor(one.device(small((2, 2), dtype)))
-            codes.append(ops.prepare("aclnnMatmul", x, x, out, MATH_KEEP)[0])
-        return codes
+    def work(one: Rank) -> list[list[float]]:
+        ops, out = Operators(one), one.empty((1, 1), FLOAT32)
 
-    assert on_ranks(work, 1, COLLOPS_SIM_MATMUL_FLOAT_OUT=setting) == [[half, brain]]
+        def multiplied(name: str, dtype: Any, depth: int) -> float:
+            x, y = np.array([[300, 1]], dtype), np.array([[300], [0.5]], dtype)
+            ins = [ops.tensor(one.device(x[:, :depth])), ops.tensor(one.device(y[:depth]))]
+            code, size, executor = ops.prepare(name, *ins, ops.tensor(out), MATH_KEEP)
+            if code == 0:
+                assert ops.launch(name, one.empty(size, np.uint8), size, executor) == 0
+                assert one.sync() == 0
+            return code or float(out.read()[0, 0])
+
+        found = []
+        for name in ("aclnnMatmul", "aclnnMm"):
+            found.append([multiplied(name, dtype, 2) for dtype in (FLOAT16, BFLOAT16)])
+            # The vector unit makes a product alone, in the operands' type.
+            alone = [multiplied(name, dtype, 1) for dtype in (FLOAT16, BFLOAT16)]
+            for sum_, one_ in zip(found[-1], alone, strict=True):
+                assert one_ == sum_ or (sum_ == RIGHT and one_ in (HALF, BRAIN))
+        return found
+
+    assert on_ranks(work, 1, COLLOPS_SIM_MATMUL_FLOAT_OUT=setting, **env) == [said]
 
 
 def test_a_workspace_is_overwritten_and_kept_and_lower_precision_loses_bits(on_ranks: Any) -> None:

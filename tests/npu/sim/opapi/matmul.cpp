@@ -1,13 +1,17 @@
 // Matrix products of a simulated libopapi, from the published signatures.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "collops/kernels/cuda/bodies/number.h"
 #include "tensor.h"
 
+using collops::cuda::BFloat16;
 using collops::cuda::Float16;
 using collops_sim::FirstPhase;
+using collops_sim::SocName;
 using collops_sim::Tensor;
 
 namespace {
@@ -21,13 +25,33 @@ int Promoted(const Tensor& left, const Tensor& right) {
   return left.type == right.type ? left.type : static_cast<int>(collops_sim::kAclFloat);
 }
 
-// Documents of CANN differ in what may be added up into float32. COLLOPS_SIM_MATMUL_FLOAT_OUT: 1
-// allows it for both types of 16 bits, 0 for none; by default, float16 only.
-bool MayBeFloat(int type) {
+// What types of 16 bits give in float32. COLLOPS_SIM_MATMUL_FLOAT_OUT: "right" as in CANN 8.5,
+// float32 sums by both functions; "rounded", aclnnMatmul rounds the sums to the operands' type, and
+// aclnnMm takes no such `out`; "refused", neither does. By default as before CANN 8.5: aclnnMatmul
+// rounds, and aclnnMm is right for float16 and refuses bfloat16.
+enum class FloatOut { kRight, kRounded, kRefused };
+FloatOut FloatOutOf(bool is_mm, int type) {
   const char* const text = std::getenv("COLLOPS_SIM_MATMUL_FLOAT_OUT");
-  if (text != nullptr && *text == '1') return true;
-  if (text != nullptr && *text == '0') return false;
-  return type == collops_sim::kAclFloat16;
+  const std::string setting = text == nullptr ? "" : text;
+  if (setting == "right") return FloatOut::kRight;
+  if (setting == "refused" || (setting == "rounded" && is_mm)) return FloatOut::kRefused;
+  if (!is_mm) return FloatOut::kRounded;
+  return type == collops_sim::kAclFloat16 ? FloatOut::kRight : FloatOut::kRefused;
+}
+
+// Atlas training, the first Ascend910B among it, and the 300I Duo.
+bool IsOldDevice() {
+  const std::string soc = SocName();
+  return soc == "Ascend910B" || soc.rfind("Ascend910A", 0) == 0 || soc.rfind("Ascend310P", 0) == 0;
+}
+
+// What float16 or bfloat16 makes of it. Old devices have no infinity by default.
+float RoundedTo(int type, float value) {
+  constexpr float kMostFloat16 = 65504.0F;
+  if (type == collops_sim::kAclFloat) return value;
+  if (type == collops_sim::kAclBFloat16) return BFloat16::Widen(BFloat16::Narrow(value));
+  if (IsOldDevice()) value = std::clamp(value, -kMostFloat16, kMostFloat16);
+  return Float16::Widen(Float16::Narrow(value));
 }
 
 // To 10 bits of mantissa, nearest even.
@@ -50,8 +74,9 @@ std::vector<float> Operand(const Tensor& tensor, int math) {
   return values;
 }
 
-// Adds up in float32, and rounds once.
-void Multiply(const Tensor& left, const Tensor& right, const Tensor& out, int math) {
+// Adds up in float32, and rounds once; before that to the operands' type, where `rounds`. One
+// product alone is made by the vector unit, in the operands' type.
+void Multiply(const Tensor& left, const Tensor& right, const Tensor& out, int math, bool rounds) {
   const auto rows = static_cast<size_t>(left.dims[0]);
   const auto depth = static_cast<size_t>(left.dims[1]);
   const auto columns = static_cast<size_t>(right.dims[1]);
@@ -66,6 +91,9 @@ void Multiply(const Tensor& left, const Tensor& right, const Tensor& out, int ma
       for (size_t j = 0; j < columns; ++j) to[j] += factor * from[j];
     }
   }
+  if (rounds || depth == 1) {
+    for (float& value : c) value = RoundedTo(Promoted(left, right), value);
+  }
   out.Write(c);
 }
 
@@ -79,14 +107,14 @@ bool NeedShapes(FirstPhase& phase, const Tensor& left, const Tensor& right, cons
 }
 
 bool NeedTypes(FirstPhase& phase, const Tensor& left, const Tensor& right, const Tensor& out,
-               int math) {
+               int math, FloatOut float_out) {
   using namespace collops_sim;
   const int promoted = Promoted(left, right);
-  const bool is_old = std::strncmp(SocName(), "Ascend910A", std::strlen("Ascend910A")) == 0;
+  const bool is_old = IsOldDevice();
   if (is_old && (left.type == kAclBFloat16 || right.type == kAclBFloat16)) {
     return phase.Refuse(kAclnnInvalid, "there is no bfloat16 on this device");
   }
-  if (out.type != promoted && !(out.type == kAclFloat && MayBeFloat(promoted))) {
+  if (out.type != promoted && !(out.type == kAclFloat && float_out != FloatOut::kRefused)) {
     return phase.Refuse(kAclnnInvalid, "out is not of the promoted data type");
   }
   if (math < kKeepType || math > kUseHFloat32) {
@@ -110,14 +138,19 @@ int Prepare(const char* function, const void* self, const void* mat2, const void
   const Tensor* const left = phase.Need("self", self);
   const Tensor* const right = phase.Need("mat2", mat2);
   const Tensor* const out = phase.Need("out", result);
-  if (phase.code() != 0 || !NeedShapes(phase, *left, *right, *out) ||
-      !NeedTypes(phase, *left, *right, *out, math)) {
+  if (phase.code() != 0) return phase.code();
+  const FloatOut float_out =
+      FloatOutOf(std::strcmp(function, "aclnnMm") == 0, Promoted(*left, *right));
+  if (!NeedShapes(phase, *left, *right, *out) ||
+      !NeedTypes(phase, *left, *right, *out, math, float_out)) {
     return phase.code();
   }
+  const bool rounds = float_out == FloatOut::kRounded;
   const uint64_t bytes =
       kWorkspaceBytes + kWorkspaceBytesPerRow * static_cast<uint64_t>(left->dims[0]);
-  return phase.Finish([a = *left, b = *right, c = *out, math] { Multiply(a, b, c, math); }, bytes,
-                      size, executor);
+  return phase.Finish(
+      [a = *left, b = *right, c = *out, math, rounds] { Multiply(a, b, c, math, rounds); }, bytes,
+      size, executor);
 }
 
 }  // namespace

@@ -99,6 +99,9 @@ struct Aclnn {
   AclnnStatus (*matmul_size)(AclTensor self, AclTensor mat2, AclTensor out, int8_t cube_math_type,
                              uint64_t* bytes, AclExecutor* executor);
   AclnnStatus (*matmul)(void* workspace, uint64_t bytes, AclExecutor executor, Stream stream);
+  AclnnStatus (*mm_size)(AclTensor self, AclTensor mat2, AclTensor out, int8_t cube_math_type,
+                         uint64_t* bytes, AclExecutor* executor);
+  AclnnStatus (*mm)(void* workspace, uint64_t bytes, AclExecutor executor, Stream stream);
   AclnnStatus (*cast_size)(AclTensor self, int32_t type, AclTensor out, uint64_t* bytes,
                            AclExecutor* executor);
   AclnnStatus (*cast)(void* workspace, uint64_t bytes, AclExecutor executor, Stream stream);
@@ -117,9 +120,12 @@ struct Aclnn {
   AclnnStatus (*quant_matmul)(void* workspace, uint64_t bytes, AclExecutor executor, Stream stream);
 };
 
-// Opens libnnopbase.so and libopapi.so once per process, and leaves them open. ERROR_UNSUPPORTED
-// with the loader's message if that fails.
+// Opens libnnopbase.so and libopapi.so once per process, or the libraries into which newer versions
+// of CANN cut the second, and leaves them open. ERROR_UNSUPPORTED with the loader's messages if a
+// function is in none of them.
 Status LoadAclnn(const Aclnn** aclnn);
+
+struct Operator;
 
 // Products and sums of an NPU, by aclnn. Owned by the communicator of that NPU, which every call
 // makes the thread's current device.
@@ -147,6 +153,12 @@ class AclCompute : public kernels::StreamCompute {
  private:
   // What aclnn's workspaces and its operators' tensors are aligned to.
   static constexpr int64_t kAlignment = 512;
+
+  // Whether aclnn adds up products of a type of two bytes in float32, and rounds no more: Ok, or
+  // ERROR_UNSUPPORTED. Asks the library once per process, by a small product that it waits for.
+  Status FindFloatSums(DType dtype) const;
+  // Whether one operator does; ERROR_UNSUPPORTED if it refuses the types.
+  Status TryFloatSum(const Operator& product, bool* is_right) const;
 
   class Prepared;
   // The operators of aclnn that make a step, one after the other. They keep what is between them at

@@ -62,6 +62,7 @@ struct Loaded {
     library->Find("aclrtGetSocName", &api.get_soc_name);
     library->Find("aclrtCreateStream", &api.create_stream);
     library->Find("aclrtDestroyStream", &api.destroy_stream);
+    library->Find("aclrtSynchronizeStreamWithTimeout", &api.synchronize_stream);
     library->Find("aclrtStreamWaitEvent", &api.stream_wait_event);
     library->Find("aclrtCreateEvent", &api.create_event);
     library->FindIfThere("aclrtCreateEventExWithFlag", &api.create_event_ex);
@@ -70,6 +71,7 @@ struct Loaded {
     library->Find("aclrtQueryEventStatus", &api.query_event_status);
     library->Find("aclGetRecentErrMsg", &api.get_recent_error);
     library->FindIfThere("aclmdlRICaptureGetInfo", &api.capture_get_info);
+    library->FindIfThere("aclmdlRICaptureThreadExchangeMode", &api.exchange_capture_mode);
     library->FindIfThere("aclmdlRIDestroyRegisterCallback", &api.on_graph_destroyed);
   }
 };

@@ -125,11 +125,14 @@ constexpr uint32_t kEventFlags = 0x1 | 0x2;
 enum class EventStatus : int32_t { kNotReady = 0, kComplete = 1 };
 
 // aclrtMemcpyKind and aclrtMemMallocPolicy: those that are used here.
-enum class CopyKind : int32_t { kDeviceToDevice = 3 };
+enum class CopyKind : int32_t { kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3 };
 enum class AllocationPolicy : int32_t { kHugeFirst = 0 };
 
 // aclmdlRICaptureStatus: whether a stream's calls go into a graph.
 enum class CaptureStatus : int32_t { kNone = 0, kActive = 1, kInvalidated = 2 };
+
+// aclmdlRICaptureMode: how much a capture forbids the calls of a thread.
+enum class CaptureMode : int32_t { kRelaxed = 2 };
 
 // aclrtCallback.
 using Callback = void (*)(void* user_data);
@@ -188,6 +191,7 @@ struct Api {
   const char* (*get_soc_name)();
   AclError (*create_stream)(Stream* stream);
   AclError (*destroy_stream)(Stream stream);
+  AclError (*synchronize_stream)(Stream stream, int32_t timeout_ms);
   AclError (*stream_wait_event)(Stream stream, Event event);
   AclError (*create_event)(Event* event);
   // Null if the library is too old. Its events may be recorded again, and there can be any number.
@@ -198,6 +202,7 @@ struct Api {
   const char* (*get_recent_error)();
   // Null if the library has no graphs, or does not report their end.
   AclError (*capture_get_info)(Stream stream, CaptureStatus* status, Graph* graph);
+  AclError (*exchange_capture_mode)(CaptureMode* mode);
   // Calling it again with the same function and graph is an error.
   AclError (*on_graph_destroyed)(Graph graph, Callback function, void* user_data);
 };

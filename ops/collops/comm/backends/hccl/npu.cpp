@@ -1,7 +1,10 @@
 #include "collops/comm/backends/hccl/communicator.h"
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -9,6 +12,7 @@
 #include "collops/comm/backends/hccl/library.h"
 #include "collops/core/process/per_process.h"
 #include "collops/core/process/shared_library.h"
+#include "collops/kernels/half.h"
 
 namespace collops::hccl {
 
@@ -140,9 +144,12 @@ struct LoadedAclnn {
     base.Find("aclDestroyTensor", &aclnn.destroy_tensor);
     base.Find("aclCreateScalar", &aclnn.create_scalar);
     base.Find("aclDestroyScalar", &aclnn.destroy_scalar);
-    SharedLibrary operators("backend hccl", "libopapi.so");
+    SharedLibrary operators("backend hccl", {"libopapi.so", "libopapi_nn.so", "libopapi_math.so",
+                                             "libaclnn_ops_infer.so", "libaclnn_math.so"});
     operators.Find("aclnnMatmulGetWorkspaceSize", &aclnn.matmul_size);
     operators.Find("aclnnMatmul", &aclnn.matmul);
+    operators.Find("aclnnMmGetWorkspaceSize", &aclnn.mm_size);
+    operators.Find("aclnnMm", &aclnn.mm);
     operators.Find("aclnnCastGetWorkspaceSize", &aclnn.cast_size);
     operators.Find("aclnnCast", &aclnn.cast);
     operators.Find("aclnnAddGetWorkspaceSize", &aclnn.add_size);
@@ -202,7 +209,7 @@ class Marks : public kernels::StreamMarks {
 
 // An operator of aclnn: c from a and b.
 struct Operator {
-  enum Kind { kMatmul, kQuantMatmul, kCast, kAdd, kMul };
+  enum Kind { kMatmul, kMm, kQuantMatmul, kCast, kAdd, kMul };
   Kind kind = kMatmul;
   DeviceMatrix a;
   DeviceMatrix b;
@@ -215,6 +222,8 @@ const char* Name(Operator::Kind kind) {
   switch (kind) {
     case Operator::kMatmul:
       return "aclnnMatmul";
+    case Operator::kMm:
+      return "aclnnMm";
     case Operator::kQuantMatmul:
       return "aclnnQuantMatmulV5";
     case Operator::kCast:
@@ -257,6 +266,9 @@ class AclCompute::Prepared {
       case Operator::kMatmul:
         second_ = aclnn_.matmul;
         return aclnn_.matmul_size(a, Add(step.b, stand_in), c, kKeepType, &bytes_, &executor_);
+      case Operator::kMm:
+        second_ = aclnn_.mm;
+        return aclnn_.mm_size(a, Add(step.b, stand_in), c, kKeepType, &bytes_, &executor_);
       case Operator::kQuantMatmul: {
         second_ = aclnn_.quant_matmul;
         // As it lies in memory.
@@ -325,6 +337,137 @@ struct AclCompute::Operators {
   int64_t bytes = 0;  // of scratch memory before that of aclnn
 };
 
+namespace {
+
+// How the library adds up products of a type of two bytes in float32. The NPUs of a process are of
+// one kind.
+enum class FloatSums { kNotAsked, kByMatmul, kByMm, kByNone };
+
+std::atomic<FloatSums>& FloatSumsOf(DType dtype) {
+  static std::atomic<FloatSums> found[2];
+  return found[dtype == DType::kBFloat16 ? 1 : 0];
+}
+
+bool AddsUpTwoBytes(const StreamStep& step) {
+  return step.kind == StreamStep::kMultiply && step.c.dtype == DType::kFloat32 &&
+         (step.a.dtype == DType::kFloat16 || step.a.dtype == DType::kBFloat16);
+}
+
+// Lets this thread wait for its own streams while a stream is captured, and copy from memory that
+// is not locked, without ending the capture.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Api& api) : api_(api) { Exchange(); }
+  ~RelaxedCapture() { Exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  // If it fails, what is not allowed is an error.
+  void Exchange() {
+    if (api_.exchange_capture_mode != nullptr) {
+      static_cast<void>(api_.exchange_capture_mode(&mode_));
+    }
+  }
+
+  const Api& api_;
+  CaptureMode mode_ = CaptureMode::kRelaxed;
+};
+
+// A small product. Kept for good if its stream may not be past it.
+struct Trial {
+  Trial(const Api& given, DType dtype) : api(given) {
+    // The sum is more than float16 holds, with more digits than bfloat16 has.
+    constexpr float kFactors[] = {300, 1, 300, 0.5F};
+    std::transform(std::begin(kFactors), std::end(kFactors), factors,
+                   dtype == DType::kBFloat16 ? kernels::FloatToBFloat16 : kernels::FloatToFloat16);
+  }
+  // The caller cannot act on an error of these calls.
+  ~Trial() {
+    if (stream != nullptr) static_cast<void>(api.destroy_stream(stream));
+    if (tensors != nullptr) static_cast<void>(api.free(tensors));
+    if (workspace != nullptr) static_cast<void>(api.free(workspace));
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  static constexpr float kRight = 300 * 300 + 1 * 0.5F;
+  const Api& api;
+  uint16_t factors[4] = {};
+  float sum = 0;
+  Stream stream = nullptr;
+  void* tensors = nullptr;
+  void* workspace = nullptr;
+  bool is_past = true;
+};
+
+}  // namespace
+
+Status AclCompute::TryFloatSum(const Operator& product, bool* is_right) const {
+  constexpr int32_t kMostMs = 60000;  // the library may have to load the operator
+  const auto let_go = [](Trial* trial) {
+    if (trial->is_past) delete trial;
+  };
+  const RelaxedCapture relaxed(api_);
+  const std::unique_ptr<Trial, decltype(let_go)> trial(new Trial(api_, product.a.dtype), let_go);
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(api_, api_.malloc(&trial->tensors, 3 * kAlignment, AllocationPolicy::kHugeFirst),
+               "aclrtMalloc"));
+  Operator there = product;
+  auto* const first = static_cast<std::byte*>(trial->tensors);
+  there.a.data = first;
+  there.b.data = first + kAlignment;
+  there.c.data = first + 2 * kAlignment;
+  Prepared prepared(*aclnn_, stand_in_);
+  COLLOPS_RETURN_IF_ERROR(InAclnn(api_, prepared.First(there, nullptr), there.kind));
+  if (prepared.bytes() > 0) {
+    COLLOPS_RETURN_IF_ERROR(ToStatus(
+        api_, api_.malloc(&trial->workspace, prepared.bytes(), AllocationPolicy::kHugeFirst),
+        "aclrtMalloc"));
+  }
+  COLLOPS_RETURN_IF_ERROR(ToStatus(api_, api_.create_stream(&trial->stream), "aclrtCreateStream"));
+  const auto copy = [&](const void* to, const void* from, size_t bytes, CopyKind kind) {
+    return ToStatus(
+        api_, api_.memcpy_async(const_cast<void*>(to), bytes, from, bytes, kind, trial->stream),
+        "aclrtMemcpyAsync");
+  };
+  const size_t half = sizeof(trial->factors) / 2;
+  trial->is_past = false;
+  const Status status = [&]() -> Status {
+    COLLOPS_RETURN_IF_ERROR(copy(there.a.data, trial->factors, half, CopyKind::kHostToDevice));
+    COLLOPS_RETURN_IF_ERROR(copy(there.b.data, trial->factors + 2, half, CopyKind::kHostToDevice));
+    COLLOPS_RETURN_IF_ERROR(
+        InAclnn(api_, prepared.Second(trial->workspace, trial->stream), there.kind));
+    return copy(&trial->sum, there.c.data, sizeof(trial->sum), CopyKind::kDeviceToHost);
+  }();
+  const AclError synchronized = api_.synchronize_stream(trial->stream, kMostMs);
+  trial->is_past = synchronized == 0;
+  *is_right = trial->sum == Trial::kRight;
+  COLLOPS_RETURN_IF_ERROR(status);
+  return ToStatus(api_, synchronized, "aclrtSynchronizeStreamWithTimeout");
+}
+
+Status AclCompute::FindFloatSums(DType dtype) const {
+  std::atomic<FloatSums>& known = FloatSumsOf(dtype);
+  FloatSums found = known;
+  for (const Operator::Kind kind : {Operator::kMatmul, Operator::kMm}) {
+    if (found != FloatSums::kNotAsked) break;
+    bool is_right = false;
+    const Status tried = TryFloatSum({kind,
+                                      {nullptr, dtype, 1, 2, 2, false},
+                                      {nullptr, dtype, 2, 1, 1, false},
+                                      {nullptr, DType::kFloat32, 1, 1, 1, false}},
+                                     &is_right);
+    if (!tried.ok() && tried.code() != ERROR_UNSUPPORTED) return tried;
+    if (is_right) found = kind == Operator::kMm ? FloatSums::kByMm : FloatSums::kByMatmul;
+  }
+  if (found == FloatSums::kNotAsked) found = FloatSums::kByNone;
+  known = found;
+  if (found != FloatSums::kByNone) return Ok();
+  return Error(ERROR_UNSUPPORTED, "aclnnMatmul and aclnnMm do not add up products of ", Name(dtype),
+               " in float32");
+}
+
 AclCompute::Operators AclCompute::OperatorsOf(const StreamStep& step, void* scratch) const {
   Operators operators;
   const auto add = [&](Operator::Kind kind, const DeviceMatrix& a, const DeviceMatrix& b,
@@ -335,8 +478,16 @@ AclCompute::Operators AclCompute::OperatorsOf(const StreamStep& step, void* scra
   };
   switch (step.kind) {
     case StreamStep::kMultiply: {
+      if (AddsUpTwoBytes(step) && step.a.columns == 1) {
+        // aclnn makes these products with the operator that rounds to the operands' type.
+        const DeviceMatrix real = take(DType::kFloat32, step.a.rows, 1);
+        add(Operator::kCast, step.a, {}, real);
+        add(Operator::kMul, real, step.b, step.c);
+        break;
+      }
       if (step.a.dtype != DType::kInt8) {
-        add(Operator::kMatmul, step.a, step.b, step.c);
+        const bool is_mm = AddsUpTwoBytes(step) && FloatSumsOf(step.a.dtype) == FloatSums::kByMm;
+        add(is_mm ? Operator::kMm : Operator::kMatmul, step.a, step.b, step.c);
         break;
       }
       // It takes a weight without gaps.
@@ -400,6 +551,9 @@ Status AclCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
   COLLOPS_RETURN_IF_ERROR(Available());
   if (stand_in_ == nullptr) {
     COLLOPS_RETURN_IF_ERROR(AllocateStandIn(api_, &stand_in_));
+  }
+  if (AddsUpTwoBytes(step) && step.a.columns > 1) {
+    COLLOPS_RETURN_IF_ERROR(FindFloatSums(step.a.dtype));
   }
   const Operators operators = OperatorsOf(step, stand_in_);
   *bytes = 0;
