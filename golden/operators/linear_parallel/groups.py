@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
+
+from ...data.leaves import cut_evenly
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, PURE, ALL_GATHER_REDUCE_SCATTER = range(5)
 ALL_TO_ALL_EXPERTS, EXPERTS_ALL_TO_ALL = 5, 6
@@ -19,7 +21,8 @@ class LinearParallel:
     without them the rows are even. `quant_type` and `quant_group_size` are ATB's; `out_dtype` is
     the dtype of the output where x is int8, and without `has_bias` the input bias is empty; types 5
     and 6 have none. `local_experts`, `ep_size` and `tp_size` matter for
-    types 5 and 6 alone.
+    types 5 and 6 alone. `sum_leaves` is the number of leaves of the sum over k (data/leaves.py), 0
+    without, and `leaf_begins` the first leaf of each rank, without which they are cut evenly.
 
     Example:
         >>> LinearParallel(ALL_GATHER_REDUCE_SCATTER, 4, ag_dim=2, rs_dim=2).trans_weight
@@ -43,6 +46,8 @@ class LinearParallel:
     local_experts: int = 1
     ep_size: int = 1
     tp_size: int = 1
+    sum_leaves: int = 0
+    leaf_begins: tuple[int, ...] = ()
 
     @property
     def has_experts(self) -> bool:
@@ -106,6 +111,22 @@ def place(call: LinearParallel, rank: int) -> Place:
         ag_index,
         rs_index,
     )
+
+
+def leaves_of(call: LinearParallel, rank: int) -> tuple[int, int]:
+    """Return the leaves [first, end) that a rank holds of its reduce group's.
+
+    Example:
+        >>> [leaves_of(LinearParallel(ALL_REDUCE, 3, sum_leaves=8), rank) for rank in range(3)]
+        [(0, 3), (3, 6), (6, 8)]
+    """
+    own = place(call, rank)
+    begins = cut_evenly(call.sum_leaves, len(own.reduced))
+    if call.leaf_begins:
+        begins = [*(call.leaf_begins[q] for q in own.reduced), call.sum_leaves]
+    if begins[0] != 0 or any(a > b for a, b in pairwise(begins)):
+        raise ValueError(f"linear_parallel: leafBegin {begins[:-1]} must rise from 0")
+    return begins[own.rs_index], begins[own.rs_index + 1]
 
 
 def block_of(call: LinearParallel, rank: int, rows: int) -> tuple[int, int]:

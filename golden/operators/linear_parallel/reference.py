@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from ...data.dtypes import Array, name_of, rounded, widened
-from .groups import REDUCE_SCATTER, LinearParallel, block_of, place
+from ...data.leaves import cut_evenly, leaf_product, tree_sum
+from .groups import REDUCE_SCATTER, LinearParallel, block_of, leaves_of, place
 from .quantised import Multiply, Scales, Single, float_product, quantised_product
 
 
@@ -25,7 +28,8 @@ def linear_parallel(
     `G_r = rows of x over the gather group; T_r = G_r @ W_r; S_r = sum of T over the reduce group;
     output_r = own row block of S_r + residual_r`. Partial products are float32, their sum goes in
     rank order and is rounded to the dtype once, at the end. With scales T_r is
-    `quantised.quantised_product`; scales per token are gathered with their rows.
+    `quantised.quantised_product`; scales per token are gathered with their rows. With leaves S_r
+    is the tree's sum of all leaves of the group, to the bit also where it is not exact.
 
     Args:
         call: the parameters.
@@ -49,8 +53,14 @@ def linear_parallel(
         [[[1.0], [3.0]], [[2.0], [4.0]]]
     """
     _check_tensors(call, xs, weights, residuals)
-    products = [product_of(call, r, xs, weights, scales) for r in range(call.rank_size)]
-    return reduced(call, products, xs, residuals)
+    ranks = range(call.rank_size)
+    if not call.sum_leaves:
+        products = [product_of(call, r, xs, weights, scales) for r in ranks]
+        return reduced(call, products, xs, residuals)
+    leaves = [_leaves_of(call, r, xs, weights, scales) for r in ranks]
+    groups = [place(call, r).reduced for r in ranks]
+    totals = [tree_sum([leaf for q in group for leaf in leaves[q]]) for group in groups]
+    return _outputs(call, totals, xs, residuals)
 
 
 def reduced(
@@ -66,13 +76,23 @@ def reduced(
         >>> [y.tolist() for [y] in reduced(LinearParallel(1, 2), products, xs)]
         [[[2.0]], [[2.0]]]
     """
-    out_dtype = output_dtype(call, name_of(xs[0]))
-    outputs: list[list[Array]] = []
+    totals = []
     for r in range(call.rank_size):
         total = products[place(call, r).reduced[0]].copy()
         with np.errstate(all="ignore"):
             for q in place(call, r).reduced[1:]:
                 total += products[q]
+        totals.append(total)
+    return _outputs(call, totals, xs, residuals)
+
+
+def _outputs(
+    call: LinearParallel, totals: Sequence[Single], xs: Sequence[Array], residuals: Sequence[Array]
+) -> list[list[Array]]:
+    """Return the outputs from the sum S of every rank."""
+    out_dtype = output_dtype(call, name_of(xs[0]))
+    outputs: list[list[Array]] = []
+    for r, total in enumerate(totals):
         first, end, shape = output_block(call, r, [x.shape for x in xs])
         own = total[first:end]
         if residuals:
@@ -126,13 +146,37 @@ def output_dtype(call: LinearParallel, dtype: str) -> str:
     return call.out_dtype
 
 
+def _leaves_of(
+    call: LinearParallel,
+    rank: int,
+    xs: Sequence[Array],
+    weights: Sequence[Array],
+    scales: Sequence[Scales],
+) -> list[Single]:
+    """Return the products of a rank's leaves."""
+    if scales:
+        raise ValueError("linear_parallel: leaves of a quantised weight have no reference")
+    group, (first, end) = place(call, rank).reduced, leaves_of(call, rank)
+    borders = cut_evenly(sum(xs[q].shape[-1] for q in group), call.sum_leaves)
+    k = xs[rank].shape[-1]
+    if borders[end] - borders[first] != k:
+        raise ValueError(
+            f"linear_parallel: rank {rank} has {k} columns, its leaves {first} to {end} of "
+            f"{call.sum_leaves} have {borders[end] - borders[first]}"
+        )
+    left, right = _factors(call, rank, xs, weights)
+    own = [border - borders[first] for border in borders[first : end + 1]]
+    return [leaf_product(left[:, a:b], right[a:b]) for a, b in pairwise(own)]
+
+
 def _check_tensors(
     call: LinearParallel, xs: Sequence[Array], weights: Sequence[Array], residuals: Sequence[Array]
 ) -> None:
     """Raise ValueError for shapes that numpy's broadcasting would accept with another meaning."""
-    k, n = xs[0].shape[-1], _columns(call, weights[0])
+    n = _columns(call, weights[0])
     for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
-        if x.ndim not in (2, 3) or x.shape[1:] != xs[0].shape[1:]:
+        k = (x if call.sum_leaves else xs[0]).shape[-1]
+        if x.ndim not in (2, 3) or x.shape[1:] != (*xs[0].shape[1:-1], k):
             raise ValueError(f"linear_parallel: x of rank {r} is {list(x.shape)}")
         wanted = (n, k) if call.trans_weight else (k, n)
         if weight.shape[-2:] != wanted or weight.size != n * k:
@@ -169,19 +213,33 @@ def product_of(
         >>> product_of(LinearParallel(3, 1), 0, [x], [weight]).tolist()
         [[2.0, 2.0, 2.0]]
     """
-    members, dtype = place(call, rank).gathered, name_of(xs[0])
-    x, flat = _stack([xs[q] for q in members]), weights[rank].reshape(weights[rank].shape[-2:])
-    factor = flat.T if call.trans_weight else flat
     if not scales:
-        return float_product(widened(x, dtype), widened(factor, dtype))
+        return float_product(*_factors(call, rank, xs, weights))
+    members = place(call, rank).gathered
     own, tokens = scales[rank], [scales[q].token_scale for q in members]
     given = [token.reshape(-1) for token in tokens if token is not None]
     own = replace(own, token_scale=np.concatenate(given) if given else None)
-    return multiply(x, factor, own, call.quant_type, call.quant_group_size)
+    x = _stack([xs[q] for q in members])
+    return multiply(x, _factor(call, weights[rank]), own, call.quant_type, call.quant_group_size)
+
+
+def _factors(
+    call: LinearParallel, rank: int, xs: Sequence[Array], weights: Sequence[Array]
+) -> tuple[Single, Single]:
+    """Return the gathered x and the weight as [k, n], in float32."""
+    dtype = name_of(xs[0])
+    left = _stack([xs[q] for q in place(call, rank).gathered])
+    return widened(left, dtype), widened(_factor(call, weights[rank]), dtype)
+
+
+def _factor(call: LinearParallel, weight: Array) -> Array:
+    """Return a weight as [k, n]."""
+    flat = weight.reshape(weight.shape[-2:])
+    return flat.T if call.trans_weight else flat
 
 
 def _stack(parts: Sequence[Array], shape: Sequence[int] | None = None) -> Array:
     """Return x of several ranks as [rows, k], or joined in dim 0 where a shape is given."""
     if shape is None:
-        parts = [part.reshape(-1, part.shape[-1]) for part in parts]
+        parts = [part.reshape(math.prod(part.shape[:-1]), part.shape[-1]) for part in parts]
     return np.concatenate(parts)
