@@ -75,14 +75,13 @@ void FindWheels(const std::function<std::string(const std::string& package)>& fo
   }
 }
 
-// A rank table as a dict. here: the server that this host is; not_here: why it is none;
-// device_fault: what HCCL would refuse, or empty. refusals: the same of every backend, by its name.
+// A rank table as a dict. here: the server that this host is; not_here: why it is none.
 py::dict ReadTable(const std::string& path) {
   RankTable table;
   ThrowIfError(ReadRankTable(path, &table));
   py::list servers;
   for (const RankTable::Server& server : table.servers) {
-    servers.append(py::make_tuple(server.id, server.host_ip, server.super_pod_id));
+    servers.append(py::make_tuple(server.id, server.address(), server.super_pod_id));
   }
   py::list ranks;
   for (const RankTable::Rank& rank : table.ranks) {
@@ -90,16 +89,24 @@ py::dict ReadTable(const std::string& path) {
   }
   int here = -1;
   const Status found = table.completed ? FindServer(table, ThisHost(), &here) : Ok();
-  py::dict refusals;
-  for (const Backend& backend : BackendTable()) {
-    const Status checked = table.completed ? CheckTableOf(backend.name, table) : Ok();
-    refusals[backend.name] = checked.message();
-  }
   using namespace py::literals;
   return py::dict("version"_a = table.version, "completed"_a = table.completed,
                   "digest"_a = table.digest, "servers"_a = servers, "ranks"_a = ranks,
-                  "here"_a = here, "not_here"_a = found.message(),
-                  "device_fault"_a = CheckDeviceRules(table).message(), "refusals"_a = refusals);
+                  "here"_a = here, "not_here"_a = found.message());
+}
+
+// The chip by which the backend judges rank tables, as far as this machine has one.
+std::string SocOf(const std::string& name) {
+  const Backend* const backend = FindBackend(name);
+  return backend == nullptr || backend->soc == nullptr ? "" : backend->soc();
+}
+
+// Why a backend refuses the table; empty if it does not.
+std::string TableRefusal(const std::string& path, const std::string& backend,
+                         const std::string& soc) {
+  RankTable table;
+  ThrowIfError(ReadRankTable(path, &table));
+  return table.completed ? CheckTableFor(backend, table, soc).message() : "";
 }
 
 std::string Resolved(const std::string& operation, const std::string& name) {
@@ -152,6 +159,9 @@ void BindJob(py::module_& module) {
   module.def("resolve_backend", &Resolved, py::arg("operation"), py::arg("name"));
   module.def("job_identity", &Identity);
   module.def("read_rank_table", &ReadTable, py::arg("path"));
+  module.def("table_refusal", &TableRefusal, py::arg("path"), py::arg("backend"),
+             py::arg("soc") = "");
+  module.def("soc_name", &SocOf, py::arg("backend"));
   module.def("connect", &Connected, py::arg("backend"), py::arg("comm_domain"), py::arg("rank"),
              py::arg("rank_size"), py::arg("timeout_s"),
              py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS), py::arg("job_id") = "",

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import collops
-from collops.launch.rank_table import RankTable, read_rank_table
+from collops.launch.rank_table import RankTable, read_rank_table, table_refusal
 
 CORPUS = sorted((Path(__file__).parent / "rank_tables").glob("*.json"))
 SCALARS = (
@@ -101,6 +101,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("right", CORPUS, ids=lambda path: path.stem)
 def test_the_corpus_is_read(right: Path) -> None:
     check_whole(read_rank_table(right))
+
+
+@pytest.mark.parametrize("backend", ["hccl", "ucx"])
+def test_tables_like_those_of_the_documents_are_taken(backend: str) -> None:
+    """Every key of the samples in HCCL's documents, and an operator's table of pods."""
+    tables = [path for path in CORPUS if path.stem.startswith("documents")]
+    assert [table_refusal(path, backend) for path in tables] == [""] * 5
 
 
 @given(text=damaged_values())

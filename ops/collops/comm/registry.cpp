@@ -178,7 +178,9 @@ Status Registry::Get(const control::GroupSpec& spec, std::shared_ptr<Communicato
   }
   std::shared_ptr<Communicator>& slot = communicators_[Key(spec)];
   if (slot == nullptr) {
-    const Status status = backend->create(spec, &slot);
+    control::GroupSpec group(spec);
+    group.check_table = CheckTableOf;
+    const Status status = backend->create(group, &slot);
     if (!status.ok()) {
       communicators_.erase(Key(spec));
       return status;

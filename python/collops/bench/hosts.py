@@ -73,7 +73,7 @@ def own_device() -> str:
         return ""
     server = table.servers[table.here]
     try:
-        wanted = socket.gethostbyname(server.host_ip or server.name)
+        wanted = socket.gethostbyname(server.address)
     except OSError:
         return ""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

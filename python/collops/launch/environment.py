@@ -114,7 +114,7 @@ def this_host(path: str, table: RankTable) -> list[dict[str, str]]:
             "RANK_ID": str(rank),
             "RANK_SIZE": str(len(table.ranks)),
             "DEVICE_ID": str(table.ranks[rank].device_id),
-            "MASTER_ADDR": first.host_ip or first.name,
+            "MASTER_ADDR": first.address,
             "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
         }
         place = rank_environment(rank, len(table.ranks), local_rank, len(here))

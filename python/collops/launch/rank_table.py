@@ -15,10 +15,10 @@ VERSIONS = ("1.0", "1.2")
 
 
 class Server(NamedTuple):
-    """One host of a table: its server_id, host_ip and super_pod_id, empty where not given."""
+    """One host of a table: its server_id, where others reach it, and its super pod or ""."""
 
     name: str
-    host_ip: str
+    address: str
     super_pod: str
 
 
@@ -40,8 +40,6 @@ class RankTable:
         servers: the hosts.
         ranks: where each rank runs, by its number.
         here: index of the server that this host is; -1: none, and `not_here` says why.
-        device_fault: why backend hccl would refuse the table; empty if it would not.
-        refusals: the same of every backend, by its name.
     """
 
     version: str
@@ -51,8 +49,6 @@ class RankTable:
     ranks: list[Place]
     here: int
     not_here: str
-    device_fault: str
-    refusals: dict[str, str]
 
 
 def read_rank_table(path: str | os.PathLike[str]) -> RankTable:
@@ -74,6 +70,20 @@ def read_rank_table(path: str | os.PathLike[str]) -> RankTable:
     return RankTable(**read)
 
 
+def table_refusal(path: str | os.PathLike[str], backend: str, soc: str = "") -> str:
+    """Why a backend refuses a table that can be read; empty if it does not.
+
+    Args:
+        path: of the JSON file.
+        backend: name of the backend.
+        soc: of backend hccl: the NPU that is asked of, such as "Ascend910B3"; default: this
+            machine's, or without one the chip that the table's version is for.
+
+    Source of the semantics: HCCL's loader (hcomm) and its documentation of the ranktable file.
+    """
+    return str(core().table_refusal(str(path), backend, soc))
+
+
 def make_rank_table(hosts: Sequence[str], devices_per_host: int, version: str = "1.0") -> str:
     """Writes a rank table: ranks are numbered host by host, device by device.
 
@@ -83,7 +93,8 @@ def make_rank_table(hosts: Sequence[str], devices_per_host: int, version: str = 
         version: "1.0", or "1.2" with all hosts in one super pod.
 
     Returns:
-        The JSON text. It has no device_ip, which backend hccl needs on several hosts.
+        The JSON text. It has no device_ip, which backend hccl needs on several hosts that are in
+        no common super pod.
 
     Raises:
         ArgumentError: a host is given twice or is not a name, or there are no ranks.

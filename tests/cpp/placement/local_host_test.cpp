@@ -52,6 +52,27 @@ TEST(AHostFindsItselfByAddressThenByName) {
   EXPECT_EQ(Found({"", {"10.0.0.9"}, "x"}), 4);
 }
 
+// Of a Kubernetes operator's table: server_id is the pod's UID, host_ip its node's address.
+TEST(APodFindsItselfByItsOwnAddressOrItsRank) {
+  RankTable pods = Table({{"uid-0", "10.0.0.1", "", "10.244.0.4"},
+                          {"uid-1", "10.0.0.1", "", "10.244.0.5"},
+                          {"uid-2", "10.0.0.2", "", "10.0.0.2"},
+                          {"uid-3", "10.0.0.2", "", "10.0.0.2"}});
+  for (int server = 0; server < 4; ++server) pods.ranks.push_back({server, 0, "", "", ""});
+  const auto found = [&pods](const LocalHost& host) {
+    int server = -1;
+    EXPECT_EQ(FindServer(pods, host, &server).message(), "");
+    return server;
+  };
+  EXPECT_EQ(found({"", {"10.244.0.5"}, "x"}), 1);
+  EXPECT_EQ(found({"", {"10.0.0.2"}, "x", 3}), 3);  // pods with their node's network
+  EXPECT_EQ(found({"", {"192.168.0.1"}, "x", 2}), 2);
+  EXPECT_EQ(found({"", {"10.244.0.5"}, "x", 3}), 1);
+  EXPECT_CONTAINS(ErrorOf(pods, {"", {"10.0.0.2"}, "x"}), "uid-2 (10.0.0.2), uid-3 (10.0.0.2)");
+  EXPECT_CONTAINS(ErrorOf(pods, {"", {"192.168.0.1"}, "x", 4}), "uid-0 (10.244.0.4)");
+  EXPECT_EQ(pods.servers[0].address(), "10.244.0.4");
+}
+
 TEST(TheVariableGoesBeforeAddresses) {
   EXPECT_EQ(Found({"node-b", {"10.0.0.1"}, "node-c"}), 1);
   EXPECT_EQ(ErrorOf(Servers(), {"node-x", {"10.0.0.1"}, "node-c"}),

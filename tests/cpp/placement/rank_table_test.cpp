@@ -1,5 +1,7 @@
 #include "collops/comm/placement/rank_table.h"
-#include "collops/comm/placement/placement.h"
+#include "collops/comm/backends/backend_table.h"
+
+#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -9,6 +11,8 @@
 
 namespace {
 
+using collops::CheckTableFor;
+using collops::Concat;
 using collops::ParseRankTable;
 using collops::RankTable;
 using collops::Status;
@@ -88,14 +92,13 @@ constexpr Fault kFaults[] = {
      "server_list[1].device[0].device_id is given twice in one object, again at line 8, column 26"},
     {tables::kTwoServers, "\"16666\"", "\"0\"",
      "server_list[1].device[0].device_port must be a string of digits, 1 to 65535, got \"0\""},
+    {tables::kTwoServers, "\"device_port\": \"16666\"", "\"host_port\": \"65536\"",
+     "server_list[1].device[0].host_port must be a string of digits, 1 to 65535, got \"65536\""},
     {tables::kTwoServers, "\"172.30.1.11\"", "17",
      "server_list[1].device[0].device_ip must be a string, got 17"},
     {tables::kTwoServers, "[\n      {\"device_id\": \"5\"", "{\"x\": [ {\"device_id\": \"5\"",
      "malformed JSON at line 8, column 71 (byte 582 of 584): ']' does not close '{' of line 7, "
      "column 5"},
-    {tables::kSuperPods, ", \"super_device_id\": \"16\"", "",
-     "server_list[0].device[0].super_device_id is missing"},
-    {tables::kSuperPods, "\"super_pod_list\"", "\"pods\"", "super_pod_list is missing"},
     {tables::kSuperPods, "\"super_pod_id\": \"1\"", "\"super_pod_id\": \"0\"",
      "super_pod_list[1].super_pod_id: \"0\" given twice, first at super_pod_list[0]"},
     {tables::kSuperPods, "[{\"server_id\": \"node-b\"}]", "[{\"server_id\": \"node-a\"}]",
@@ -129,9 +132,6 @@ constexpr Fault kFaults[] = {
      "rank_list[0].level_list[0].net_layer must be a number, 0 to 7, got 8"},
     {tables::kRankList, "\"net_layer\": 0", "\"net_layer\": 1",
      "rank_list[0].level_list has no entry with net_layer 0"},
-    {tables::kRankList, "\"CLOS\"", "\"RING\"",
-     "rank_list[1].level_list[0].net_type must be one of \"TOPO_FILE_DESC\", \"CLOS\", got "
-     "\"RING\""},
     {tables::kRankList, "\"rank_id\": 1", "\"rank_id\": 0",
      "rank_list[1].rank_id: \"0\" given twice, first at rank_list[0]"},
 };
@@ -171,34 +171,103 @@ TEST(AnErrorNamesFilePlaceValueAndRule) {
   }
 }
 
-TEST(HcclsOwnRulesAreApart) {
+// They are read, and each backend but hccl refuses them.
+TEST(RulesThatHcclsLoaderDoesNotKnowAreNoted) {
+  const Fault faults[] = {
+      {tables::kSuperPods, ", \"super_device_id\": \"16\"", "",
+       "server_list[0].device[0].super_device_id is missing"},
+      {tables::kSuperPods, "\"super_pod_list\"", "\"pods\"", "super_pod_list is missing"},
+      {tables::kRankList, "\"CLOS\"", "\"RING\"",
+       "rank_list[1].level_list[0].net_type must be one of \"TOPO_FILE_DESC\", \"CLOS\", got "
+       "\"RING\""},
+      {tables::kRankList, "\"net_type\": \"CLOS\",", "",
+       "rank_list[1].level_list[0].net_type is missing"},
+  };
+  for (const Fault& fault : faults) {
+    const RankTable table = Read(With(fault.text, fault.part, fault.other));
+    EXPECT_EQ(table.format_fault.message(), Concat("rank table \"t.json\": ", fault.message));
+    EXPECT_EQ(CheckTableFor("shm", table, "").message(), table.format_fault.message());
+  }
+  EXPECT_EQ(Read(tables::kSuperPods).format_fault.message(), "");
+  EXPECT_TRUE(Read(With(tables::kRankList, "\"status\": \"completed\", ", "")).completed);
+}
+
+TEST(HcclsRulesAreThoseOfItsLoaderOnTheChip) {
   struct Case {
+    const char* soc;
+    std::string text;
     const char* part;
     const char* other;
-    const char* message;
+    const char* message;  // null: accepted
   };
+  const char* const a2 = "Ascend910B3";
+  const char* const a3 = "Ascend910_9391";
+  const char* const first = "Ascend910B";
+  const char* const two = tables::kTwoServers;
+  const char* const pods = tables::kSuperPods;
+  const char* const last =
+      ",\n      {\"device_id\": \"1\", \"device_ip\": \"172.30.2.11\", "
+      "\"rank_id\": \"3\"}";
+  const char* const one_pod =
+      "]},\n                     {\"super_pod_id\": \"1\", \"server_list\": [";
+  const char* const no_address = "\"device_ip\": \"172.30.1.11\", ";
   const Case cases[] = {
-      {"\"172.30.1.11\"", "\"172.30.1\"", "device_ip of rank 1 must be an IPv4 or IPv6 address"},
-      {"\"172.30.1.11\"", "\"172.30.2.10\"", "device_ip \"172.30.2.10\" is given to ranks 1 and 2"},
-      {"\"172.30.1.11\"", "\"fd00::1\"", "is of another family than the others"},
-      {"\"device_ip\": \"172.30.1.11\", ", "", "rank 1 has no device_ip, which HCCL needs on sev"},
-      {"\"device_id\": \"5\"", "\"device_id\": \"4\"",
+      {a2, two, "", "", nullptr},
+      {a2, two, last, "", nullptr},
+      {a3, two, last, "", nullptr},
+      {first, two, last, "", "server \"node-a\" has 2 devices and \"10.20.0.8\" 1: HCCL requires"},
+      {a2, two, no_address, "", "rank 1 has no device_ip, which HCCL needs on several servers"},
+      {a3, two, no_address, "", "rank 1 has no device_ip, which HCCL needs on several servers"},
+      {first, two, no_address, "", nullptr},
+      {a2, tables::kOneServer, "\"4\", ", "\"4\", \"device_ip\": \"172.30.1.1\", ", nullptr},
+      {a2, tables::kOneServer, "\"4\", ", "\"4\", \"device_ip\": \"172.30.1.1,172.30.1.2\", ",
+       "device_ip of rank 1 has 0 addresses and that of rank 0 2: HCCL requires equally many"},
+      {a2, two, "\"172.30.1.11\"", "\"172.30.1\"", "rank 1 must be an IPv4 or IPv6 address"},
+      {a2, two, "\"172.30.1.11\"", "\"172.30.2.10\"", "\"172.30.2.10\" is given to ranks 1 and 2"},
+      {a2, two, "\"172.30.1.11\"", "\"fd00::1\"", "is of another family than the others"},
+      {a2, two, "\"device_id\": \"5\"", "\"device_id\": \"4\"",
        "device_id \"4\" of server \"node-a\" is given to ranks 0 and 1"},
+      {a2, two, "\"device_id\": \"5\"", "\"device_id\": \"16\"", "must be at most 15 on Atlas A2"},
+      {first, two, "\"device_id\": \"5\"", "\"device_id\": \"8\"",
+       "must be at most 7 on Ascend910"},
+      {a3, pods, "", "", nullptr},
+      {a3, pods, ", \"super_device_id\": \"16\"", "", "rank 0 has no super_device_id, which HCCL"},
+      {a3, With(pods, ", \"super_device_id\": \"16\"", ""), "\"super_pod_list\"", "\"none\"",
+       nullptr},
+      {a3, pods, ", \"device_ip\": \"172.30.1.10\"", "", "HCCL needs on several super pods"},
+      {a3, With(With(pods, one_pod, ", "), "\"16\"", "\"17\""), ", \"device_ip\": \"172.30.1.10\"",
+       "", nullptr},
+      {"Ascend950PR", tables::kRankList, "", "", nullptr},
+      {"", tables::kRankList, "", "", nullptr},
+      {a2, tables::kRankList, "", "", "HCCL takes version \"2.0\" not on Atlas A2, got \"2.0\""},
+      {"Ascend950PR", two, "", "", "takes version \"2.0\" and no other on Atlas 350 (950), got"},
   };
-  EXPECT_EQ(CheckDeviceRules(Read(tables::kTwoServers)).message(), "");
   for (const Case& one : cases) {
-    const std::string text = With(tables::kTwoServers, one.part, one.other);
-    EXPECT_CONTAINS(CheckDeviceRules(Read(text)).message(), one.message);
+    const std::string said =
+        CheckTableFor("hccl", Read(With(one.text, one.part, one.other)), one.soc).message();
+    if (one.message == nullptr) {
+      EXPECT_EQ(said, "");
+    } else {
+      EXPECT_CONTAINS(said, one.message);
+    }
   }
-  std::string text = With(tables::kTwoServers, "\"rank_id\": \"2\"", "\"rank_id\": \"x\"");
+  std::string text = With(two, "\"rank_id\": \"2\"", "\"rank_id\": \"x\"");
   text = With(With(text, "\"rank_id\": \"1\"", "\"rank_id\": \"2\""), "\"rank_id\": \"x\"",
               "\"rank_id\": \"1\"");
-  EXPECT_CONTAINS(CheckDeviceRules(Read(text)).message(),
+  EXPECT_CONTAINS(CheckTableFor("hccl", Read(text), a2).message(),
                   "rank 2 of server \"node-a\" does not follow the server's other ranks");
-  text = With(tables::kTwoServers,
-              "{\"device_id\": \"0\", \"device_ip\": \"172.30.2.10\", \"rank_id\": \"2\"},", "");
-  text = With(text, "\"rank_id\": \"3\"", "\"rank_id\": \"2\"");
-  EXPECT_CONTAINS(
-      CheckDeviceRules(Read(text)).message(),
-      "server \"node-a\" has 2 devices and \"10.20.0.8\" 1: HCCL requires equally many");
+}
+
+// HCCL looks at the file that a link leads to.
+TEST(HcclWantsAFileCalledJson) {
+  const tables::Folder folder;
+  const std::string file = folder.Write("table.txt", tables::kTwoServers);
+  EXPECT_EQ(symlink(file.c_str(), folder.At("link.json").c_str()), 0);
+  for (const std::string& path : {file, folder.At("link.json"), std::string("a.json.d/t.json")}) {
+    RankTable table = Read(tables::kTwoServers);
+    table.path = path;
+    EXPECT_CONTAINS(CheckTableFor("hccl", table, "Ascend910B1").message(),
+                    "HCCL reads only files whose path ends in .json and has no other .json");
+    EXPECT_EQ(CheckTableFor("ucx", table, "").message(), "");
+  }
 }

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import collops
-from collops.launch.rank_table import read_rank_table
+from collops.launch.rank_table import table_refusal
 from collops.testing import run_ranks
 from patience import patience
 from tests.npu.npu_ranks import error_of
@@ -146,16 +146,16 @@ def test_another_device_than_the_tables_is_hccls_error(npu: Any, tmp_path: Path)
 def test_a_table_that_breaks_hccls_rules_is_refused_at_creation(npu: Any, tmp_path: Path) -> None:
     """By each rank alone, in the words of `collops rank-table check`."""
     path = write(tmp_path, [1, 1])
-    rule = read_rank_table(path).device_fault
+    rule = table_refusal(path, "hccl")
     assert rule.endswith('device_id "1" of server "here" is given to ranks 0 and 1')
 
     def work(rank: int) -> tuple[int, str]:
         npu.choose(1)
-        param = collops.AllGatherVParam(rank=0, rank_size=2, rank_table_file=path)
+        param = collops.AllGatherVParam(rank=rank, rank_size=2, rank_table_file=path)
         error = error_of(lambda: collops.Operation(param))
         return error.code, error.message
 
-    assert run_ranks(work, 1, timeout=patience(20)) == [(1, rule)]
+    assert run_ranks(work, 2, timeout=patience(20)) == [(1, rule)] * 2
 
 
 def test_a_table_that_is_not_complete_is_waited_for(npu: Any, tmp_path: Path) -> None:

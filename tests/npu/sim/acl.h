@@ -25,6 +25,9 @@ Home* CurrentHome();
 
 // The device that this thread has set, or -1.
 int CurrentDevice();
+// The number on its server: ASCEND_RT_VISIBLE_DEVICES, such as "2,3", says which are device 0, 1
+// ...
+int PhysicalDevice(int device);
 // 0, or aclError's number when this thread has none.
 int NeedDevice();
 // Whether a capture forbids this thread calls that wait, also for streams that are not captured.

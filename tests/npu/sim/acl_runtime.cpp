@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
+#include <vector>
 
 namespace collops_sim {
 namespace {
@@ -72,6 +74,28 @@ Stream* FindStreamHere(void* handle, int* code) {
 
 int CurrentDevice() {
   return current_device;
+}
+
+namespace {
+
+std::vector<int> VisibleDevices() {
+  std::vector<int> devices;
+  const char* const text = std::getenv("ASCEND_RT_VISIBLE_DEVICES");
+  std::istringstream list(text == nullptr ? "" : text);
+  for (std::string one; devices.size() < kNumDevices && std::getline(list, one, ',');) {
+    devices.push_back(std::atoi(one.c_str()));
+  }
+  while (text == nullptr && devices.size() < kNumDevices) {
+    devices.push_back(static_cast<int>(devices.size()));
+  }
+  return devices;
+}
+
+}  // namespace
+
+int PhysicalDevice(int device) {
+  const std::vector<int> visible = VisibleDevices();
+  return visible.at(static_cast<size_t>(device));
 }
 
 int NeedDevice() {
@@ -169,7 +193,8 @@ int aclFinalize() {
 }
 
 int aclrtSetDevice(int32_t device) {
-  if (device < 0 || device >= kNumDevices) return Refuse(107001, "there is no such device");
+  if (device < 0 || static_cast<size_t>(device) >= VisibleDevices().size())
+    return Refuse(107001, "there is no such device");
   current_device = device;
   return 0;
 }
@@ -182,7 +207,7 @@ int aclrtGetDevice(int32_t* device) {
   return code;
 }
 int aclrtGetDeviceCount(uint32_t* count) {
-  *count = kNumDevices;
+  *count = static_cast<uint32_t>(VisibleDevices().size());
   return 0;
 }
 const char* aclrtGetSocName() {

@@ -21,7 +21,7 @@ P, I32, U32, U64, I64 = (
 ROOT_INFO_BYTES = 4108
 SUM, PROD = 0, 1
 SEND, RECV = 0, 1
-E_PARA, E_PTR, E_INTERNAL, E_NOT_SUPPORT, E_UNAVAIL, E_TIMEOUT = 1, 2, 4, 5, 7, 9
+E_PARA, E_PTR, E_INTERNAL, E_NOT_SUPPORT, E_NOT_FOUND, E_UNAVAIL, E_TIMEOUT = 1, 2, 4, 5, 6, 7, 9
 TYPES = {
     name: number
     for number, name in enumerate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 from collops.launch.rank_table import make_rank_table
 from collops.testing import run_ranks
 from tests.npu.simulated.simulated_rank import (
+    E_INTERNAL,
+    E_NOT_FOUND,
     E_NOT_SUPPORT,
     E_PARA,
     E_PTR,
@@ -170,70 +173,138 @@ def test_tables_that_collops_makes(by_table: Any, version: str) -> None:
     assert by_table(lambda one, _: total(one), 2, content) == [2, 2]
 
 
-def changed(path: str, value: Any) -> Any:
-    """A table with another value; None takes the field away."""
-    content: Any = table(2, 2)
-    place, *keys = content, *path.split(".")
-    for key in keys[:-1]:
-        place = place[int(key)] if key.isdigit() else place[key]
-    if value is None:
-        del place[keys[-1]]
-    else:
-        place[keys[-1]] = value
+def changed(*changes: tuple[str, Any], of: Any = None) -> Any:
+    """A table with other values; None takes a field away."""
+    content = table(2, 2) if of is None else of
+    for path, value in changes:
+        place, *keys = content, *path.split(".")
+        for key in keys[:-1]:
+            place = place[int(key)] if isinstance(place, list) else place[key]
+        if value is None:
+            del place[keys[-1]]
+        else:
+            place[keys[-1]] = value
     return content
 
 
-FIRST = "server_list.0.device.0"
+def pods(**changes: Any) -> Any:
+    """Rank table 1.2, with a super pod for each of the two servers."""
+    content = table(2, 2) | {"version": "1.2"}
+    for server in content["server_list"]:
+        for device in server["device"]:
+            device["super_device_id"] = device["device_id"]
+    content["super_pod_list"] = [
+        {"super_pod_id": str(p), "server_list": [{"server_id": f"node-{p}"}]} for p in range(2)
+    ]
+    return changed(*((path.replace("__", "."), v) for path, v in changes.items()), of=content)
+
+
+def rank_list(**changes: Any) -> Any:
+    """Rank table 2.0 of two ranks on one server."""
+    address = {"addr_type": "EID", "addr": "000a", "ports": ["1/0"]}
+    level = {"net_layer": 0, "net_instance_id": "here", "rank_addr_list": [address]}
+    ranks = [{"rank_id": r, "local_id": r, "device_id": r, "level_list": [level]} for r in range(2)]
+    content = {"version": "2.0", "status": "completed", "rank_count": 2, "rank_list": ranks}
+    return content | changes
+
+
+FIRST, SECOND = "server_list.0.device.0", "server_list.1.device.1"
+A2, A3, A5, FIRST_910 = "Ascend910B1", "Ascend910_9391", "Ascend950", "Ascend910B"
+UNEQUAL = changed(("server_list.1.device", table(2, 2)["server_list"][1]["device"][:1]))
 MISTAKES = [
-    ("version", "3.0", E_NOT_SUPPORT, "version 3.0 is not supported"),
-    ("version", 1.0, E_PARA, "version is not string"),
-    ("status", "broken", E_PARA, "status broken"),
-    ("status", "initializing", E_TIMEOUT, "was not completed"),
-    ("server_count", "3", E_PARA, "server_count is not the length"),
-    ("server_count", 2, E_PARA, "server_count is not string"),
-    ("server_list", [], E_PARA, "there is no list server_list"),
-    ("server_list.1.server_id", "node-0", E_PARA, "already exist"),
-    ("server_list.1.server_id", "n" * 65, E_PARA, "too long"),
-    ("server_list.0.host_ip", "node", E_PARA, "host_ip is no address"),
-    (f"{FIRST}.device_id", 0, E_PARA, "device_id is not string"),
-    (f"{FIRST}.device_id", "8", E_PARA, "no number of its range"),
-    (f"{FIRST}.device_ip", None, E_PARA, "there is no device_ip"),
-    (f"{FIRST}.device_ip", "192.0.2.11", E_PARA, "already exist"),
-    (f"{FIRST}.rank_id", "1", E_PARA, "rank_id is not 0 to n - 1"),
-    (f"{FIRST}.rank_id", None, E_PARA, "there is no rank_id"),
+    (A2, changed(("version", "3.0")), E_NOT_SUPPORT, "version 3.0 is not supported"),
+    (A2, changed(("version", 1.0)), E_PARA, "EI0017: version is not string"),
+    (A2, rank_list(), E_NOT_SUPPORT, "version 2.0 is not supported on Ascend910B1"),
+    (A5, table(), E_PARA, "version 1.0 is not supported on Ascend950"),
+    (A5, rank_list(rank_count=3), E_PARA, "rank_count is not the length"),
+    (A2, changed(("status", None)), E_INTERNAL, "EI0004: invalid ranktable format, or no status"),
+    (A2, changed(("status", "initializing")), E_INTERNAL, "was not completed"),
+    (A2, changed(("server_count", "3")), E_PARA, "EI0014: server_count is not the length"),
+    (A2, changed(("server_count", 2)), E_PARA, "server_count is not string"),
+    (A2, changed(("server_list", [])), E_PARA, "the size of server_list is zero"),
+    (A2, changed(("server_list", None)), E_NOT_FOUND, "EI0017: there is no server_list"),
+    (A2, changed(("server_list.1.server_id", "node-0")), E_PARA, "already exist"),
+    (A2, changed(("server_list.1.server_id", "n" * 65)), E_PARA, "too long"),
+    (A2, changed(("server_list.0.host_ip", "node")), E_PARA, "host_ip is no address"),
+    (A2, changed((f"{FIRST}.device_id", 0)), E_PARA, "device_id is not string"),
+    (A2, changed((f"{FIRST}.device_id", "16")), E_PARA, "no number of its range"),
+    (FIRST_910, changed((f"{FIRST}.device_id", "8")), E_PARA, "no number of its range"),
+    (A2, changed((f"{FIRST}.device_ip", None)), E_PARA, "EI0014: device_ip is not set correctly"),
+    (A2, changed((f"{FIRST}.device_ip", "192.0.2.11")), E_PARA, "is already exist"),
+    (A2, changed((f"{FIRST}.device_ip", "192.0.2.1,192.0.2.2")), E_PARA, "different numbers of"),
+    (A2, changed((f"{FIRST}.device_ip", "fd00::1")), E_PARA, "EI0001"),
+    (A2, changed((f"{FIRST}.host_port", "0")), E_PARA, "host_port 0 is no number of its range"),
+    (A2, changed((f"{FIRST}.device_port", "65536")), E_PARA, "device_port 65536 is no number"),
+    (A2, changed((f"{FIRST}.rank_id", "1")), E_UNAVAIL, "EI0014: rank_id 0 is not in it"),
+    (A2, changed((f"{SECOND}.rank_id", "2")), E_PARA, "rank_id is not 0 to n - 1"),
+    (A2, changed((f"{FIRST}.rank_id", None)), E_NOT_FOUND, "EI0017: there is no rank_id"),
+    (FIRST_910, UNEQUAL, E_PARA, "EI0014: the servers have different numbers of devices"),
+    (A3, pods(**{f"{FIRST}.super_device_id": None}), E_PARA, "is invalid or repeated"),
+    (A3, pods(**{f"{FIRST}.super_device_id": "1"}), E_PARA, "is invalid or repeated"),
+    (A3, pods(super_pod_list__1__super_pod_id="0"), E_PARA, "super_pod_id already exist"),
+]
+ACCEPTED = [
+    (A2, UNEQUAL),
+    (A3, UNEQUAL),
+    (A2, changed(("server_count", None))),
+    (A2, changed((f"{FIRST}.rank_id", "0"), ("server_list.0.host_port", "0"))),
+    (A2, changed((f"{FIRST}.device_ip", None), of=table(1, 2))),
+    (A2, changed((f"{FIRST}.device_ip", ""), of=table(1, 2))),
+    (A3, changed((f"{FIRST}.device_ip", None))),
+    (FIRST_910, changed((f"{FIRST}.device_ip", None), ("server_list.0.host_ip", "127.0.0.1"))),
+    (A3, pods(super_pod_list=None)),
+    (A3, pods(super_pod_list=None, **{f"{FIRST}.super_device_id": None})),
+    (A2, pods(**{f"{FIRST}.super_device_id": None})),
+    (A5, rank_list()),
 ]
 
 
-def test_mistakes_with_tables(by_table: Any) -> None:
-    alternating = table(2, 2)
-    first, second = (server["device"] for server in alternating["server_list"])
-    first[1]["rank_id"], second[0]["rank_id"] = "2", "1"
+def test_what_the_loader_takes_and_refuses(by_table: Any) -> None:
+    """It takes a table of ranks that do not come where it waits for them."""
 
     def work(one: Rank, path: Path) -> list[str]:
-        def written(content: Any, name: str = "wrong.json") -> Path:
+        def written(content: Any, name: str = "other.json") -> Path:
             return write(path.parent, content, name)
 
-        calls: list[tuple[Callable[[], Path], int, int, str]] = [
-            (lambda p=place, v=value: written(changed(p, v)), 0, code, text)
-            for place, value, code, text in MISTAKES
+        link, folder = path.parent / "link.json", path.parent / "a.json.d"
+        folder.mkdir()
+        link.symlink_to(written(table(), "table.txt"))
+        calls: list[tuple[str, Callable[[], Path], int, int, str]] = [
+            (soc, lambda c=content: written(c), 0, code, text)
+            for soc, content, code, text in MISTAKES
         ]
         calls += [
-            (lambda: path.parent / "none.json", 0, E_PARA, "not a valid real path"),
-            (lambda: written(table(), "table.txt"), 0, E_PARA, "not a valid real path"),
-            (lambda: written("{"), 0, E_PARA, "invalid ranktable format"),
-            (lambda: written(alternating), 0, E_PARA, "the ranks of two servers alternate"),
-            (lambda: path, 9, E_PARA, "no such rank"),
-            (lambda: path, 1, E_UNAVAIL, "has device 1 for this rank, but the thread's is 0"),
+            (soc, lambda c=content: written(c), 0, E_TIMEOUT, "before HCCL_CONNECT_TIMEOUT")
+            for soc, content in ACCEPTED
+        ]
+        calls += [
+            (A2, lambda: path.parent / "none.json", 0, E_INTERNAL, "not a valid real path"),
+            (A2, lambda: link, 0, E_INTERNAL, "table.txt is not a valid .json file"),
+            (A2, lambda: write(folder, table()), 0, E_INTERNAL, "is not a valid .json file"),
+            (A2, lambda: written("{"), 0, E_INTERNAL, "invalid ranktable format"),
+            (A2, lambda: path, 9, E_PARA, "no such rank"),
+            (A2, lambda: path, 1, E_UNAVAIL, "has device 1 for this rank, but the thread's is 0"),
         ]
         wrong = []
-        for file, rank, code, text in calls:
+        for soc, file, rank, code, text in calls:
+            os.environ["COLLOPS_SIM_SOC"] = soc
             found, said = init_table(one, file(), rank), one.text()
             if found != code or text not in said:
                 wrong.append(f"{found} {said}, not {code} {text}")
         return wrong
 
-    found = by_table(work, 1, table(), connects=False, HCCL_CONNECT_TIMEOUT="1")
-    assert found == [[]]
+    limits = {"HCCL_CONNECT_TIMEOUT": "0.05", "COLLOPS_SIM_TABLE_S": "0.1"}
+    assert by_table(work, 1, table(), connects=False, **limits) == [[]]
+
+
+def test_device_ids_are_those_of_the_server(by_table: Any) -> None:
+    """Device 0 of a process is the first that ASCEND_RT_VISIBLE_DEVICES lists."""
+    content = changed(
+        (f"{FIRST}.device_id", "5"), ("server_list.0.device.1.device_id", "3"), of=table(1, 2)
+    )
+    assert (
+        by_table(lambda one, _: total(one), 2, content, ASCEND_RT_VISIBLE_DEVICES="5,3") == [2] * 2
+    )
 
 
 def test_tables_and_root_infos_do_not_mix(by_table: Any) -> None:

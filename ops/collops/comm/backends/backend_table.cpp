@@ -16,7 +16,7 @@ const std::vector<Backend>& BackendTable() {
   // Never destroyed: destructors of static objects still read it.
   static const std::vector<Backend>* const table = new std::vector<Backend>{
       {"hccl", hccl::Available, hccl::Create, hccl::SharedBytes, hccl::Describe, hccl::Adopt, "npu",
-       hccl::kSums},
+       hccl::kSums, "", nullptr, nullptr, nullptr, hccl::SocName},
       {"nccl", nccl::Available, nccl::Create, nccl::SharedBytes, nccl::Describe, nccl::Adopt,
        "cuda", "", "nvidia.nccl", nccl::SetWheelFolder, nccl::ShownFacts},
       {"cuda", cuda_peers::Available, cuda_peers::Create, cuda_peers::SharedBytes, nullptr, nullptr,
@@ -28,9 +28,14 @@ const std::vector<Backend>& BackendTable() {
   return *table;
 }
 
-Status CheckTableOf(const std::string& backend, const RankTable& table) {
-  if (backend == "hccl") return CheckDeviceRules(table);
+Status CheckTableFor(const std::string& backend, const RankTable& table, const std::string& soc) {
+  if (backend == "hccl") return CheckDeviceRules(table, soc.empty() ? hccl::SocName() : soc);
+  COLLOPS_RETURN_IF_ERROR(table.format_fault);
   return backend == "shm" || backend == "cuda" ? CheckOneHost(backend, table) : Ok();
+}
+
+Status CheckTableOf(const std::string& backend, const RankTable& table) {
+  return CheckTableFor(backend, table, "");
 }
 
 const Backend* FindBackend(const std::string& name) {

@@ -46,6 +46,9 @@ Status CheckSize(const GroupSpec& spec, Reach reach) {
 Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>& table,
                    int64_t segment_bytes, Reach reach, std::unique_ptr<Meeting>* meeting) {
   const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
+  if (table != nullptr && spec.check_table != nullptr) {
+    COLLOPS_RETURN_IF_ERROR(spec.check_table(spec.backend, *table));
+  }
   if (table != nullptr && (reach == Reach::kOneHost || threads)) {
     COLLOPS_RETURN_IF_ERROR(CheckOneHost(spec.backend, *table));
   }

@@ -22,6 +22,8 @@ struct GroupSpec : CommunicatorSpec {
   GroupSpec() = default;
   GroupSpec(const CommunicatorSpec& spec) : CommunicatorSpec(spec) {}  // NOLINT: of no other group
 
+  // What the backend says of `table`, as soon as that is complete; null: nothing.
+  Status (*check_table)(const std::string& backend, const RankTable& table) = nullptr;
   // Called repeatedly during first contact, which its error ends: a rank cannot come any more.
   std::function<Status()> watch = {};
   // Set where this group lives no longer than the one that it was split from: a failure in one of

@@ -95,6 +95,16 @@ int64_t ParseNumber(const std::string& text, int64_t limit) {
   return number >= 0 && number < limit ? number : -1;
 }
 
+constexpr int64_t kRankLimit = int64_t{1} << 31;
+
+}  // namespace
+
+int RankNumber(const char* variable) {
+  return static_cast<int>(ParseNumber(GetVariable(variable), kRankLimit));
+}
+
+namespace {
+
 bool IsSet(const char* variable) {
   return !GetVariable(variable).empty();
 }
@@ -140,12 +150,6 @@ constexpr RankVariables kRankVariables[] = {
     {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", Always, "MPI_LOCALNRANKS"},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", InSlurmStep, nullptr},
 };
-
-constexpr int64_t kRankLimit = int64_t{1} << 31;
-
-int RankNumber(const char* variable) {
-  return static_cast<int>(ParseNumber(GetVariable(variable), kRankLimit));
-}
 
 // `collops run` and run_ranks set LOCAL_WORLD_SIZE, too. Who sets COLLOPS_RANK by hand may do so
 // inside of torchrun.

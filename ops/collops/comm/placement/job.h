@@ -22,6 +22,9 @@ struct Launcher {
 
 Launcher DetectLauncher();
 
+// The number in a variable such as RANK_ID; -1 if there is none.
+int RankNumber(const char* variable);
+
 // Identifies this job on the host: equal in all its ranks, different in two jobs that run at the
 // same time. Never the process group, which two programs of one shell share.
 struct JobIdentity {

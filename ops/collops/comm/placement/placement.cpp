@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <utility>
@@ -73,7 +75,8 @@ std::string Servers(const RankTable& table, const std::vector<int>& which) {
   std::vector<std::string> texts;
   for (const int s : which) {
     const RankTable::Server& server = table.servers[static_cast<size_t>(s)];
-    texts.push_back(server.host_ip.empty() ? server.id : server.id + " (" + server.host_ip + ")");
+    const std::string& address = server.address();
+    texts.push_back(address == server.id ? address : Concat(server.id, " (", address, ")"));
   }
   return List(texts);
 }
@@ -87,7 +90,7 @@ std::string Describe(const LocalHost& host) {
 LocalHost ThisHost() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
-  return {GetVariable("COLLOPS_SERVER_ID"), InterfaceAddresses(), name};
+  return {GetVariable("COLLOPS_SERVER_ID"), InterfaceAddresses(), name, RankNumber("RANK_ID")};
 }
 
 Status FindServer(const RankTable& table, const LocalHost& host, int* server) {
@@ -114,20 +117,27 @@ Status FindServer(const RankTable& table, const LocalHost& host, int* server) {
     return ParseAddress(text, &address);
   };
   const Matches rules[] = {
+      [&](const auto& s) { return is_local(s.container_ip); },
       [&](const auto& s) { return is_local(s.host_ip); },
       [&](const auto& s) { return is_local(s.id); },
       [&](const auto& s) { return s.id == host.name; },
       [&](const auto& s) { return !is_address(s.id) && Short(s.id) == Short(host.name); },
   };
+  const auto own = static_cast<size_t>(host.rank);
+  const int of_rank = host.rank >= 0 && own < table.ranks.size() ? table.ranks[own].server : -1;
   for (const Matches& rule : rules) {
-    const std::vector<int> found = ServersThat(table, rule);
+    std::vector<int> found = ServersThat(table, rule);
     if (found.empty()) continue;
+    // Pods that have the network of their node share its addresses.
+    if (std::find(found.begin(), found.end(), of_rank) != found.end()) found = {of_rank};
     COLLOPS_CHECK_ARG(found.size() == 1, ERROR_INVALID_PARAM, table.file,
                       ": more than one server is this ", "host: ", Servers(table, found), "; ",
                       Describe(host), ": set COLLOPS_SERVER_ID to this host's server_id");
     *server = found[0];
     return Ok();
   }
+  *server = of_rank;
+  if (of_rank >= 0) return Ok();
   return Error(ERROR_INVALID_PARAM, table.file, ": no server is this host: the servers are ",
                Servers(table, all), "; ", Describe(host),
                ": set COLLOPS_SERVER_ID to this host's server_id");
@@ -135,10 +145,12 @@ Status FindServer(const RankTable& table, const LocalHost& host, int* server) {
 
 namespace {
 
-// The rank of this process among those of its host: by DEVICE_ID, by the pod's name, or because
-// there is no other.
+// The rank of this process: RANK_ID; or among those of its host: by DEVICE_ID, by the pod's name,
+// or because there is no other.
 Status FindRank(const RankTable& table, int* rank) {
   const LocalHost host = ThisHost();
+  *rank = host.rank;
+  if (host.rank >= 0) return Ok();
   int server = 0;
   COLLOPS_RETURN_IF_ERROR(FindServer(table, host, &server));
   const std::string device = GetVariable("DEVICE_ID");
@@ -187,58 +199,138 @@ Status FindTable(const PlacementWanted& wanted, int rank_size,
   return Ok();
 }
 
-// device_ip may be left out on one server alone, and on all devices at once.
+// What HCCL asks of a table depends on the chip.
+struct Chip {
+  const char* soc;  // begins its name
+  const char* name;
+  bool takes_2_0;  // and then no other version
+  int most_device_id;
+  bool equal_servers;    // each with as many devices
+  bool needs_device_ip;  // between servers, also where they have a host_ip
+};
+
+// In this order: the first whose name fits.
+constexpr Chip kChips[] = {
+    {"Ascend950", "Atlas 350 (950)", true, 64, false, false},
+    {"Ascend910_95", "Atlas 350 (950)", true, 64, false, false},
+    {"Ascend910_93", "Atlas A3", false, 15, false, true},
+    {"Ascend910B", "Atlas A2", false, 15, false, true},
+    {"Ascend310P", "Atlas 300I Duo (310P)", false, 31, true, false},
+    {"Ascend910", "Ascend910 of the first generation", false, 7, true, false},
+};
+
+Chip ChipOf(std::string soc, const std::string& version) {
+  if (soc.empty()) soc = version == "2.0" ? "Ascend950" : version == "1.2" ? "Ascend910_93" : "";
+  const bool is_first = soc == "Ascend910B";  // the first generation, and not Ascend910B1 to B4
+  for (const Chip& chip : kChips) {
+    const std::string begin = is_first ? "Ascend910" : chip.soc;
+    if (begin == chip.soc && soc.compare(0, begin.size(), begin) == 0) return chip;
+  }
+  return kChips[3];
+}
+
+std::vector<std::string> AddressesIn(const std::string& list) {
+  std::vector<std::string> addresses;
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    addresses.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return addresses;
+}
+
 Status CheckDeviceAddresses(const RankTable& table) {
   std::map<HostAddress, size_t> seen;
-  size_t given = 0;
+  const bool across = table.servers.size() > 1;
   for (size_t r = 0; r < table.ranks.size(); ++r) {
-    const std::string& text = table.ranks[r].device_ip;
-    if (text.empty()) continue;
-    ++given;
-    HostAddress address;
-    COLLOPS_CHECK_ARG(ParseAddress(text, &address), ERROR_INVALID_PARAM, table.file,
-                      ": device_ip of rank ", r, " must be an IPv4 or IPv6 address, got \"", text,
-                      "\"");
-    const auto [first, added] = seen.emplace(address, r);
-    COLLOPS_CHECK_ARG(added, ERROR_INVALID_PARAM, table.file, ": device_ip \"", text,
-                      "\" is given to ranks ", first->second, " and ", r);
-    COLLOPS_CHECK_ARG(
-        address.size() == seen.begin()->first.size(), ERROR_INVALID_PARAM, table.file,
-        ": device_ip of rank ", r, ", \"", text,
-        "\", is of another family than the others: HCCL needs IPv4 only or IPv6 only");
-  }
-  const bool needed = table.servers.size() > 1 || given > 0;
-  for (size_t r = 0; needed && r < table.ranks.size(); ++r) {
-    COLLOPS_CHECK_ARG(
-        !table.ranks[r].device_ip.empty(), ERROR_INVALID_PARAM, table.file, ": rank ", r,
-        " has no device_ip, which HCCL needs ",
-        table.servers.size() > 1 ? "on several servers" : "on all devices or on none");
+    const std::vector<std::string> addresses = AddressesIn(table.ranks[r].device_ip);
+    const size_t first_count = AddressesIn(table.ranks[0].device_ip).size();
+    COLLOPS_CHECK_ARG(std::max<size_t>(addresses.size(), 1) == std::max<size_t>(first_count, 1),
+                      ERROR_INVALID_PARAM, table.file, ": device_ip of rank ", r, " has ",
+                      addresses.size(), " addresses and that of rank 0 ", first_count,
+                      ": HCCL requires equally many");
+    for (const std::string& text : addresses) {
+      HostAddress address;
+      COLLOPS_CHECK_ARG(ParseAddress(text, &address), ERROR_INVALID_PARAM, table.file,
+                        ": device_ip of rank ", r, " must be an IPv4 or IPv6 address, got \"", text,
+                        "\"");
+      const auto [first, added] = seen.emplace(address, r);
+      COLLOPS_CHECK_ARG(added, ERROR_INVALID_PARAM, table.file, ": device_ip \"", text,
+                        "\" is given to ranks ", first->second, " and ", r);
+      COLLOPS_CHECK_ARG(
+          !across || address.size() == seen.begin()->first.size(), ERROR_INVALID_PARAM, table.file,
+          ": device_ip of rank ", r, ", \"", text,
+          "\", is of another family than the others: HCCL needs IPv4 only or IPv6 only");
+    }
   }
   return Ok();
 }
 
-Status CheckDevices(const RankTable& table) {
+// Ranks that are linked inside one server or one super pod need none.
+Status CheckNeededAddresses(const RankTable& table, const Chip& chip) {
+  const std::string& pod = table.servers[0].super_pod_id;
+  const bool one_pod =
+      !pod.empty() && std::all_of(table.servers.begin(), table.servers.end(),
+                                  [&](const auto& s) { return s.super_pod_id == pod; });
+  if (table.servers.size() == 1 || one_pod) return Ok();
+  for (size_t r = 0; r < table.ranks.size(); ++r) {
+    const RankTable::Server& server = table.servers[static_cast<size_t>(table.ranks[r].server)];
+    const bool over_host = !chip.needs_device_ip && !server.host_ip.empty();
+    COLLOPS_CHECK_ARG(!table.ranks[r].device_ip.empty() || over_host, ERROR_INVALID_PARAM,
+                      table.file, ": rank ", r, " has no device_ip, which HCCL needs on several ",
+                      table.version == "1.2" ? "super pods" : "servers");
+  }
+  return Ok();
+}
+
+Status CheckDevices(const RankTable& table, const Chip& chip) {
   std::map<std::pair<int, int>, size_t> devices;
   std::vector<size_t> per_server(table.servers.size());
   for (size_t r = 0; r < table.ranks.size(); ++r) {
     const RankTable::Rank& rank = table.ranks[r];
     const std::string& server = table.servers[static_cast<size_t>(rank.server)].id;
+    COLLOPS_CHECK_ARG(rank.device_id <= chip.most_device_id, ERROR_INVALID_PARAM, table.file,
+                      ": device_id of rank ", r, " must be at most ", chip.most_device_id, " on ",
+                      chip.name, ", got ", rank.device_id);
     const auto [first, added] = devices.emplace(std::pair(rank.server, rank.device_id), r);
     COLLOPS_CHECK_ARG(added, ERROR_INVALID_PARAM, table.file, ": device_id \"", rank.device_id,
                       "\" of server \"", server, "\" is given to ranks ", first->second, " and ",
                       r);
-    const bool follows = r == 0 || table.ranks[r - 1].server == rank.server ||
+    const bool follows = chip.takes_2_0 || r == 0 || table.ranks[r - 1].server == rank.server ||
                          per_server[static_cast<size_t>(rank.server)] == 0;
     COLLOPS_CHECK_ARG(follows, ERROR_INVALID_PARAM, table.file, ": rank ", r, " of server \"",
                       server, "\" does not follow the server's other ranks, as HCCL requires");
     ++per_server[static_cast<size_t>(rank.server)];
   }
-  for (size_t s = 1; s < per_server.size(); ++s) {
+  for (size_t s = 1; chip.equal_servers && s < per_server.size(); ++s) {
     COLLOPS_CHECK_ARG(per_server[s] == per_server[0], ERROR_INVALID_PARAM, table.file,
                       ": server \"", table.servers[s].id, "\" has ", per_server[s],
                       " devices and \"", table.servers[0].id, "\" ", per_server[0],
-                      ": HCCL requires equally many on each");
+                      ": HCCL requires equally many on each, on ", chip.name);
   }
+  return Ok();
+}
+
+// With a list of super pods HCCL takes every device for one of them.
+Status CheckSuperDevices(const RankTable& table) {
+  for (size_t r = 0; r < table.ranks.size(); ++r) {
+    const RankTable::Rank& rank = table.ranks[r];
+    const std::string& pod = table.servers[static_cast<size_t>(rank.server)].super_pod_id;
+    COLLOPS_CHECK_ARG(pod.empty() || !rank.super_device_id.empty(), ERROR_INVALID_PARAM, table.file,
+                      ": rank ", r, " has no super_device_id, which HCCL needs beside a ",
+                      "super_pod_list");
+  }
+  return Ok();
+}
+
+// HCCL looks at the file behind a link, and for the first ".json" in the path.
+Status CheckTableName(const RankTable& table) {
+  constexpr size_t kEnd = 5;
+  char real[PATH_MAX] = {};
+  const std::string path = realpath(table.path.c_str(), real) == nullptr ? table.path : real;
+  COLLOPS_CHECK_ARG(path.find(".json") + kEnd == path.size(), ERROR_INVALID_PARAM, table.file,
+                    ": HCCL reads only files whose path ends in .json and has no other .json, got ",
+                    path);
   return Ok();
 }
 
@@ -250,7 +342,8 @@ Status CheckTable(const RankTable& table, int rank, int rank_size, const Voice& 
                     table.file, " lists ranks 0 to ", rank_size - 1);
   int server = 0;
   // A host that cannot tell which server it is may still know its ranks.
-  const LocalHost host = ThisHost();
+  LocalHost host = ThisHost();
+  host.rank = rank;
   if (host.server_id.empty() && !FindServer(table, host, &server).ok()) return Ok();
   COLLOPS_RETURN_IF_ERROR(FindServer(table, host, &server));
   const int placed = table.ranks[static_cast<size_t>(rank)].server;
@@ -268,9 +361,17 @@ Status CheckOneHost(const std::string& backend, const RankTable& table) {
   return Ok();
 }
 
-Status CheckDeviceRules(const RankTable& table) {
-  COLLOPS_RETURN_IF_ERROR(CheckDevices(table));
-  return CheckDeviceAddresses(table);
+Status CheckDeviceRules(const RankTable& table, const std::string& soc) {
+  COLLOPS_RETURN_IF_ERROR(CheckTableName(table));
+  const Chip chip = ChipOf(soc, table.version);
+  COLLOPS_CHECK_ARG(chip.takes_2_0 == (table.version == "2.0"), ERROR_INVALID_PARAM, table.file,
+                    ": HCCL takes version \"2.0\"", chip.takes_2_0 ? " and no other" : " not",
+                    " on ", chip.name, ", got \"", table.version, "\"");
+  COLLOPS_RETURN_IF_ERROR(CheckDevices(table, chip));
+  if (chip.takes_2_0) return Ok();  // its addresses are of another kind
+  COLLOPS_RETURN_IF_ERROR(CheckDeviceAddresses(table));
+  COLLOPS_RETURN_IF_ERROR(CheckNeededAddresses(table, chip));
+  return CheckSuperDevices(table);
 }
 
 Status FindPlacement(const PlacementWanted& wanted, Placement* placement) {
@@ -315,9 +416,7 @@ bool IsLoopback(const std::string& host) {
 }
 
 const std::string& AddressOf(const RankTable& table) {
-  const auto server = static_cast<size_t>(table.ranks.front().server);
-  const RankTable::Server& first = table.servers[server];
-  return first.host_ip.empty() ? first.id : first.host_ip;
+  return table.servers[static_cast<size_t>(table.ranks.front().server)].address();
 }
 
 // The table of the whole job, and this process's rank there; the table is null if there is none.

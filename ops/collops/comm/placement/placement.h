@@ -15,13 +15,15 @@ struct LocalHost {
   std::string server_id;               // COLLOPS_SERVER_ID, which goes before all else
   std::vector<std::string> addresses;  // of its interfaces, loopback last
   std::string name;
+  int rank = -1;  // RANK_ID, of one of its ranks; -1: not set
 };
 
 LocalHost ThisHost();
 
 // The server of the table that `host` is: the one that COLLOPS_SERVER_ID names; else the one whose
-// host_ip, or else whose server_id, is an address of the host; else the one whose server_id is its
-// name, whole or up to the first dot. An error if none is, or more than one.
+// container_ip, or else whose host_ip, or else whose server_id, is an address of the host; else the
+// one whose server_id is its name, whole or up to the first dot. If none is, or more than one, the
+// one with the rank RANK_ID; without that an error.
 Status FindServer(const RankTable& table, const LocalHost& host, int* server);
 
 // What is said of a group's ranks: by the caller, the launcher, and a rank table where there is
@@ -55,10 +57,10 @@ Status CheckTable(const RankTable& table, int rank, int rank_size, const Voice& 
 // them on several.
 Status CheckOneHost(const std::string& backend, const RankTable& table);
 
-// HCCL's own rules, which hold for backend hccl alone: device_ip everywhere on several servers,
-// valid, unique and of one family; as many devices on each server; a device given once; the ranks
-// of a server follow each other.
-Status CheckDeviceRules(const RankTable& table);
+// The rules of HCCL's loader and documents that hold for backend hccl alone: the file's name, the
+// version, the range and number of the devices, their addresses. Some differ by the chip: `soc` is
+// aclrtGetSocName's name, such as "Ascend910B3"; empty: the chip that the table's version is for.
+Status CheckDeviceRules(const RankTable& table, const std::string& soc);
 
 // Where the ranks of a job that is on several hosts meet first.
 struct JobPlace {

@@ -39,6 +39,9 @@ namespace rank_table {
 // A view: valid as long as the JSON document.
 class TableValue {
  public:
+  static constexpr size_t kName = 64;
+  static constexpr size_t kLongText = 1024;
+
   TableValue() = default;
   TableValue(const Json& json, std::string file) : json_(&json), file_(std::move(file)) {}
 
@@ -51,8 +54,8 @@ class TableValue {
   Status List(const char* key, std::vector<TableValue>* entries) const;
 
   // Members that are strings, as HCCL wants all of versions 1.0 to 1.2.
-  Status Text(const char* key, std::string* text) const;
-  Status OptionalText(const char* key, std::string* text) const;
+  Status Text(const char* key, std::string* text, size_t longest = kName) const;
+  Status OptionalText(const char* key, std::string* text, size_t longest = kName) const;
   // A string of decimal digits, or a JSON number where `digits` is false (version 2.0).
   Status Number(const char* key, int64_t lowest, int64_t highest, int64_t* number,
                 bool digits = true) const;
@@ -151,7 +154,8 @@ Status ReadInstance(const TableValue& instance, int64_t* device_count,
   for (const TableValue& entry : entries) {
     int64_t device_id = 0;
     COLLOPS_RETURN_IF_ERROR(entry.Number("device_id", 0, kMaxDeviceId, &device_id));
-    COLLOPS_RETURN_IF_ERROR(entry.OptionalText("device_ip", &device.rank.device_ip));
+    COLLOPS_RETURN_IF_ERROR(
+        entry.OptionalText("device_ip", &device.rank.device_ip, TableValue::kLongText));
     device.rank.device_id = static_cast<int>(device_id);
     devices->push_back(device);
   }
@@ -175,6 +179,8 @@ Status ReadGroup(const TableValue& group, std::vector<Device>* devices) {
                      " devices");
 }
 
+constexpr const char* kSuperPods = "1.2";
+constexpr const char* kNumbers = "2.0";
 constexpr bool kDigits = false;  // numbers of version 2.0 are JSON numbers
 
 Status CheckOneOf(const TableValue& owner, const char* key, const std::vector<std::string>& allowed,
@@ -186,23 +192,29 @@ Status CheckOneOf(const TableValue& owner, const char* key, const std::vector<st
   return owner.Wrong(".", key, " must be one of ", list, ", got \"", *text, "\"");
 }
 
+// The first one stays.
+void Note(const Status& fault, RankTable* table) {
+  if (table->format_fault.ok()) table->format_fault = fault;
+}
+
 Status CheckAddress(const TableValue& entry, RankTable::Rank* rank) {
   std::string type;
   std::string address;
   COLLOPS_RETURN_IF_ERROR(entry.Text("addr_type", &type));
-  COLLOPS_RETURN_IF_ERROR(entry.Text("addr", &address));
+  COLLOPS_RETURN_IF_ERROR(entry.Text("addr", &address, TableValue::kLongText));
   if (rank->device_ip.empty() && (type == "IPV4" || type == "IPV6")) rank->device_ip = address;
   return Ok();
 }
 
 // Layer 0 is the innermost network: the ranks of one server share its instance.
-Status ReadLevel(const TableValue& level, std::string* server, RankTable::Rank* rank) {
+Status ReadLevel(const TableValue& level, RankTable* table, std::string* server,
+                 RankTable::Rank* rank) {
   int64_t layer = 0;
   std::string instance;
   std::string type;
   COLLOPS_RETURN_IF_ERROR(level.Number("net_layer", 0, 7, &layer, kDigits));
-  COLLOPS_RETURN_IF_ERROR(level.Text("net_instance_id", &instance));
-  COLLOPS_RETURN_IF_ERROR(CheckOneOf(level, "net_type", {"TOPO_FILE_DESC", "CLOS"}, &type));
+  COLLOPS_RETURN_IF_ERROR(level.Text("net_instance_id", &instance, TableValue::kLongText));
+  Note(CheckOneOf(level, "net_type", {"TOPO_FILE_DESC", "CLOS"}, &type), table);
   if (layer == 0) *server = instance;
   std::vector<TableValue> addresses;
   COLLOPS_RETURN_IF_ERROR(level.List("rank_addr_list", &addresses));
@@ -230,7 +242,9 @@ Status ReadRank(const TableValue& entry, RankTable* table, ListedRanks* ranks) {
   RankTable::Rank rank;
   rank.device_id = static_cast<int>(device_id);
   std::string server;
-  for (const TableValue& level : levels) COLLOPS_RETURN_IF_ERROR(ReadLevel(level, &server, &rank));
+  for (const TableValue& level : levels) {
+    COLLOPS_RETURN_IF_ERROR(ReadLevel(level, table, &server, &rank));
+  }
   if (server.empty()) return entry.Wrong(".level_list has no entry with net_layer 0");
   rank.server = ServerCalled(server, table);
   return ranks->Add(number, std::move(rank), entry);
@@ -241,20 +255,24 @@ Status CheckPort(const TableValue& owner, const char* key) {
   return owner.Has(key) ? owner.Number(key, 1, 65535, &port) : Ok();
 }
 
-Status ReadDevice(const TableValue& device, RankTable::Rank rank, bool super_pods,
+Status ReadDevice(const TableValue& device, RankTable::Rank rank, RankTable* table,
                   ListedRanks* ranks) {
   int64_t device_id = 0;
   int64_t number = 0;
   COLLOPS_RETURN_IF_ERROR(device.Number("device_id", 0, kMaxDeviceId, &device_id));
-  COLLOPS_RETURN_IF_ERROR(device.OptionalText("device_ip", &rank.device_ip));
+  COLLOPS_RETURN_IF_ERROR(device.OptionalText("device_ip", &rank.device_ip, TableValue::kLongText));
   COLLOPS_RETURN_IF_ERROR(device.Number("rank_id", 0, kMaxRank, &number));
-  for (const char* port : {"device_port", "backup_device_port", "device_vnic_port"}) {
+  for (const char* port : {"device_port", "host_port", "backup_device_port", "device_vnic_port"}) {
     COLLOPS_RETURN_IF_ERROR(CheckPort(device, port));
   }
-  if (super_pods) {
+  if (table->version == kSuperPods) {
     int64_t super_device_id = 0;
-    COLLOPS_RETURN_IF_ERROR(device.Number("super_device_id", 0, INT64_MAX, &super_device_id));
-    rank.super_device_id = std::to_string(super_device_id);
+    const Status read = device.Number("super_device_id", 0, INT64_MAX, &super_device_id);
+    if (device.Has("super_device_id")) {
+      COLLOPS_RETURN_IF_ERROR(read);
+      rank.super_device_id = std::to_string(super_device_id);
+    }
+    Note(read, table);
   }
   rank.device_id = static_cast<int>(device_id);
   return ranks->Add(number, std::move(rank), device);
@@ -269,14 +287,14 @@ Status ReadServer(const TableValue& entry, RankTable* table, Unique* ids, Listed
   if (!server.host_ip.empty() && !ParseAddress(server.host_ip, &address)) {
     return entry.Wrong(".host_ip must be an IPv4 or IPv6 address, got \"", server.host_ip, "\"");
   }
-  COLLOPS_RETURN_IF_ERROR(CheckPort(entry, "host_port"));
+  COLLOPS_RETURN_IF_ERROR(entry.OptionalText("container_ip", &server.container_ip));
   RankTable::Rank rank;
   rank.server = static_cast<int>(table->servers.size());
   table->servers.push_back(std::move(server));
   std::vector<TableValue> devices;
   COLLOPS_RETURN_IF_ERROR(entry.List("device", &devices));
   for (const TableValue& device : devices) {
-    COLLOPS_RETURN_IF_ERROR(ReadDevice(device, rank, table->version == "1.2", ranks));
+    COLLOPS_RETURN_IF_ERROR(ReadDevice(device, rank, table, ranks));
   }
   return Ok();
 }
@@ -299,7 +317,10 @@ Status PlaceInPod(const TableValue& entry, const std::string& pod, RankTable* ta
 // Every server in exactly one super pod, and every super_device_id once in its pod.
 Status ReadSuperPods(const TableValue& root, RankTable* table) {
   std::vector<TableValue> pods;
-  COLLOPS_RETURN_IF_ERROR(root.List("super_pod_list", &pods));
+  const Status listed = root.List("super_pod_list", &pods);
+  Note(listed, table);
+  if (!root.Has("super_pod_list")) return Ok();
+  COLLOPS_RETURN_IF_ERROR(listed);
   Unique ids;
   for (const TableValue& pod : pods) {
     std::string id;
@@ -316,6 +337,7 @@ Status ReadSuperPods(const TableValue& root, RankTable* table) {
   std::map<std::pair<std::string, std::string>, size_t> devices;
   for (size_t r = 0; r < table->ranks.size(); ++r) {
     const RankTable::Rank& rank = table->ranks[r];
+    if (rank.super_device_id.empty()) continue;
     const std::string& pod = table->servers[static_cast<size_t>(rank.server)].super_pod_id;
     const auto [first, added] = devices.emplace(std::pair(pod, rank.super_device_id), r);
     COLLOPS_CHECK_ARG(added, ERROR_INVALID_PARAM, table->file, ": super_device_id \"",
@@ -364,24 +386,23 @@ Status TableValue::List(const char* key, std::vector<TableValue>* entries) const
   return Ok();
 }
 
-Status TableValue::Text(const char* key, std::string* text) const {
-  constexpr size_t kMaxLength = 64;
+Status TableValue::Text(const char* key, std::string* text, size_t longest) const {
   TableValue member;
   COLLOPS_RETURN_IF_ERROR(Get(key, &member));
   if (!member.json_->is_string()) return member.MustBe("a string");
   *text = member.json_->get<std::string>();
-  if (text->empty() || text->size() > kMaxLength || !IsPrintable(*text)) {
-    return member.MustBe(Concat("1 to ", kMaxLength, " characters without spaces"));
+  if (text->empty() || text->size() > longest || !IsPrintable(*text)) {
+    return member.MustBe(Concat("1 to ", longest, " characters without spaces"));
   }
   return Ok();
 }
 
-Status TableValue::OptionalText(const char* key, std::string* text) const {
+Status TableValue::OptionalText(const char* key, std::string* text, size_t longest) const {
   text->clear();
   TableValue member;
   if (!Has(key)) return Ok();
   COLLOPS_RETURN_IF_ERROR(Get(key, &member));
-  return *member.json_ == "" ? Ok() : Text(key, text);
+  return *member.json_ == "" ? Ok() : Text(key, text, longest);
 }
 
 Status TableValue::Number(const char* key, int64_t lowest, int64_t highest, int64_t* number,
@@ -458,7 +479,7 @@ Status ReadServerList(const TableValue& root, RankTable* table) {
     COLLOPS_RETURN_IF_ERROR(ReadServer(server, table, &ids, &ranks));
   }
   COLLOPS_RETURN_IF_ERROR(ranks.Take(table->file, &table->ranks));
-  return table->version == "1.2" ? ReadSuperPods(root, table) : Ok();
+  return table->version == kSuperPods ? ReadSuperPods(root, table) : Ok();
 }
 
 namespace {
@@ -512,8 +533,8 @@ struct Format {
 };
 
 constexpr Format kFormats[] = {
-    {"", ReadGroupList},     {"1.0", ReadServerList}, {"1.1", ReadServerList},
-    {"1.2", ReadServerList}, {"2.0", ReadRankList},
+    {"", ReadGroupList},          {"1.0", ReadServerList},  {"1.1", ReadServerList},
+    {kSuperPods, ReadServerList}, {kNumbers, ReadRankList},
 };
 
 std::string NameOf(const std::string& path) {
@@ -535,8 +556,12 @@ Status ReadVersion(const TableValue& root, const Format** format, std::string* v
                      "group_list, got \"", *version, "\"");
 }
 
+// Version 2.0 may leave it out.
 Status ReadStatus(const TableValue& root, bool* completed) {
   std::string status;
+  std::string version;
+  *completed = !root.Has("status") && root.Text("version", &version).ok() && version == kNumbers;
+  if (*completed) return Ok();
   COLLOPS_RETURN_IF_ERROR(root.Text("status", &status));
   *completed = status == "completed";
   if (*completed || status == "initializing") return Ok();

@@ -21,6 +21,7 @@ enum Result {
   kNullPointer = 2,
   kInternal = 4,
   kNotSupported = 5,
+  kNotFound = 6,
   kNotAvailable = 7,
   kTimeout = 9,
   kTcpConnect = 11,

@@ -156,15 +156,8 @@ int MakeOfTable(const char* path, uint32_t rank, const Config* config, void** re
   if (path == nullptr) return Refuse(kNullPointer, "clusterInfo is null");
   if (CurrentDevice() < 0) return Refuse(kInternal, "no device is set");
   RankTable table;
-  if (const int code = table.Read(path)) return code;
-  if (rank >= table.ranks.size()) {
-    return Refuse(kBadParameter, "the rank table has no such rank");
-  }
-  if (table.ranks[rank].device != CurrentDevice()) {
-    return Refuse(kNotAvailable,
-                  "EI0014: the rank table has device " + std::to_string(table.ranks[rank].device) +
-                      " for this rank, but the thread's is " + std::to_string(CurrentDevice()));
-  }
+  if (const int code = table.Load(path)) return code;
+  if (const int code = table.Read(rank, PhysicalDevice(CurrentDevice()))) return code;
   const auto is_same = [&](const Communicator& other) {
     return other.table == table.digest && other.rank() == static_cast<int>(rank);
   };

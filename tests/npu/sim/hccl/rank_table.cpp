@@ -23,13 +23,30 @@ namespace collops_sim {
 namespace {
 
 constexpr size_t kMostServerId = 64;
-constexpr int kMostDevice = 7;
+constexpr int kMostPort = 65535;
+
+// What the loader asks of the chip, by aclrtGetSocName's name.
+struct Chip {
+  bool is_a2 = false;
+  bool is_a3 = false;
+  bool is_a5 = false;
+  int most_device = 7;
+};
+
+Chip ChipHere() {
+  const std::string name = SocName();
+  const auto begins = [&](const char* text) { return name.rfind(text, 0) == 0; };
+  if (begins("Ascend950") || begins("Ascend910_95")) return {false, false, true, 64};
+  if (begins("Ascend910_93")) return {false, true, false, 15};
+  if (begins("Ascend910B") && name != "Ascend910B") return {true, false, false, 15};
+  return {false, false, false, begins("Ascend310P") ? 31 : 7};
+}
 
 // As much of JSON as rank tables have.
 struct Json {
   enum Kind { kString, kOther, kObject, kArray };
 
-  Kind kind = kOther;  // numbers, true, false and null are not told apart
+  Kind kind = kOther;  // numbers, true, false and null are told apart by their text
   std::string text;
   std::map<std::string, Json> members;
   std::vector<Json> items;
@@ -107,6 +124,7 @@ class Parser {
            (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '.')) {
       ++at_;
     }
+    result->text = text_.substr(begin, at_ - begin);
     return at_ > begin;
   }
 
@@ -120,138 +138,288 @@ struct Problem {
   std::string text;
 };
 
-std::string Text(const Json& object, const std::string& name, bool is_optional = false) {
+const Json& Member(const Json& object, const std::string& name) {
   const Json* field = object.Find(name);
-  if (field == nullptr && is_optional) return "";
-  if (field == nullptr) throw Problem{kBadParameter, "there is no " + name};
-  if (field->kind != Json::kString) throw Problem{kBadParameter, name + " is not string"};
-  return field->text;
+  if (field == nullptr) throw Problem{kNotFound, "EI0017: there is no " + name};
+  return *field;
 }
 
-int Number(const Json& object, const std::string& name, int most) {
-  const std::string text = Text(object, name);
-  const bool is_number = !text.empty() && text.size() <= 6 &&
+std::string Text(const Json& object, const std::string& name, bool is_optional = false) {
+  if (is_optional && object.Find(name) == nullptr) return "";
+  const Json& field = Member(object, name);
+  if (field.kind == Json::kString) return field.text;
+  throw Problem{kBadParameter, "EI0017: " + name + " is not string"};
+}
+
+int Parsed(const std::string& text, const std::string& name, int least, int most) {
+  const bool is_number = !text.empty() && text.size() <= 9 &&
                          std::all_of(text.begin(), text.end(),
                                      [](char digit) { return digit >= '0' && digit <= '9'; });
-  if (!is_number || std::atoi(text.c_str()) > most) {
-    throw Problem{kBadParameter, name + " " + text + " is no number of its range"};
+  if (!is_number || std::atoi(text.c_str()) < least || std::atoi(text.c_str()) > most) {
+    throw Problem{kBadParameter, "EI0014: " + name + " " + text + " is no number of its range"};
   }
   return std::atoi(text.c_str());
 }
 
+int Number(const Json& object, const std::string& name, int most) {
+  return Parsed(Text(object, name), name, 0, most);
+}
+
+// Version 2.0 has numbers.
+int PlainNumber(const Json& object, const std::string& name, int most) {
+  const Json& field = Member(object, name);
+  return Parsed(field.kind == Json::kOther ? field.text : "\"" + field.text, name, 0, most);
+}
+
 const std::vector<Json>& List(const Json& object, const std::string& name) {
-  const Json* field = object.Find(name);
-  if (field == nullptr || field->kind != Json::kArray || field->items.empty()) {
-    throw Problem{kBadParameter, "there is no list " + name};
+  const Json& field = Member(object, name);
+  if (field.kind != Json::kArray || field.items.empty()) {
+    throw Problem{kBadParameter, "the size of " + name + " is zero"};
   }
-  return field->items;
+  return field.items;
 }
 
-bool IsAddress(const std::string& text) {
-  in_addr address{};
-  return inet_pton(AF_INET, text.c_str(), &address) == 1;
+bool IsAddress(const std::string& text, int* family = nullptr) {
+  char bytes[16];
+  for (const int kind : {AF_INET, AF_INET6}) {
+    if (inet_pton(kind, text.c_str(), bytes) != 1) continue;
+    if (family != nullptr) *family = kind;
+    return true;
+  }
+  return false;
 }
 
-void CheckPods(const Json& table, const std::set<std::string>& servers) {
-  std::set<std::string> seen;
-  for (const Json& pod : List(table, "super_pod_list")) {
-    Text(pod, "super_pod_id");
-    for (const Json& server : List(pod, "server_list")) {
-      if (!seen.insert(Text(server, "server_id")).second) {
-        throw Problem{kBadParameter, "a server is in two super pods"};
+// Reads versions 1.0 and 1.2 as hcomm's loader does, check by check.
+class Loader {
+ public:
+  Loader(const Json& table, const Chip& chip, RankTable* result)
+      : table_(table), chip_(chip), result_(*result) {}
+
+  void Run(bool has_pods) {
+    has_pods_ = has_pods;
+    const std::vector<Json>& servers = List(table_, "server_list");
+    if (table_.Find("server_count") != nullptr &&
+        static_cast<size_t>(Number(table_, "server_count", INT_MAX)) != servers.size()) {
+      throw Problem{kBadParameter, "EI0014: server_count is not the length of server_list"};
+    }
+    num_servers_ = servers.size();
+    for (const Json& server : servers) ReadServer(server);
+    if (has_pods && chip_.is_a3 && table_.Find("super_pod_list") != nullptr) ReadPods();
+    if (num_servers_ > 1 && families_.size() > 1) {
+      throw Problem{kBadParameter, "EI0001: the device ip family is not same as others"};
+    }
+    if (!chip_.is_a2 && !chip_.is_a3) CheckEqualNumbers();
+  }
+
+ private:
+  void ReadServer(const Json& server) {
+    const std::string name = Text(server, "server_id");
+    if (name.empty() || name.size() > kMostServerId || pod_of_.count(name) != 0) {
+      throw Problem{kBadParameter, "server_id " + name + " is too long, or already exist"};
+    }
+    pod_of_[name] = "";
+    names_.push_back(name);
+    const std::string host = Text(server, "host_ip", true);
+    if (server.Find("host_ip") != nullptr && !IsAddress(host)) {
+      throw Problem{kBadParameter, "EI0014: host_ip is no address"};
+    }
+    result_.hosts.push_back(!host.empty() ? host : IsAddress(name) ? name : "");
+    for (const Json& device : List(server, "device")) ReadDevice(device, !host.empty());
+  }
+
+  void ReadDevice(const Json& device, bool has_host) {
+    const std::string rank = Text(device, "rank_id");
+    const int id = Number(device, "device_id", chip_.most_device);
+    CheckPort(device, "host_port");
+    ReadAddresses(device, has_host);
+    if (device.Find("device_port") != nullptr) {
+      CheckPort(device, "device_port");
+      CheckPort(device, "device_vnic_port");
+    }
+    super_ids_.push_back(-1);
+    if (has_pods_ && device.Find("super_device_id") != nullptr) {
+      super_ids_.back() = Number(device, "super_device_id", INT_MAX);
+    }
+    result_.ranks.push_back({id, names_.size() - 1, Parsed(rank, "rank_id", 0, INT_MAX)});
+  }
+
+  static void CheckPort(const Json& device, const char* name) {
+    if (device.Find(name) != nullptr) Parsed(Text(device, name), name, 1, kMostPort);
+  }
+
+  // Between servers an Atlas A2 needs addresses; an Atlas A3 has its own links, as far as the
+  // loader knows, and the others may go through the host.
+  void ReadAddresses(const Json& device, bool has_host) {
+    const bool is_there = device.Find("device_ip") != nullptr;
+    const std::string text = Text(device, "device_ip", true);
+    const bool is_wrong = (!is_there && !has_host) || (chip_.is_a2 && text.empty());
+    if (num_servers_ > 1 && is_wrong && !chip_.is_a3) {
+      throw Problem{kBadParameter, "EI0014: device_ip is not set correctly"};
+    }
+    size_t count = 0;
+    std::istringstream list(text);
+    for (std::string address; std::getline(list, address, ','); ++count) {
+      int family = 0;
+      if (!IsAddress(address, &family)) {
+        throw Problem{kBadParameter, "EI0014: device_ip " + address + " is no address"};
+      }
+      families_.insert(family);
+      if (!addresses_.insert(address).second) {
+        throw Problem{kBadParameter, "EI0014: device_ip " + address + " is already exist"};
+      }
+    }
+    count = std::max<size_t>(count, 1);
+    if (per_device_ == 0) per_device_ = count;
+    if (count != per_device_) {
+      throw Problem{kBadParameter, "the devices have different numbers of device_ip"};
+    }
+  }
+
+  // Of an Atlas A3 that is in a super pod.
+  void ReadPods() {
+    std::set<std::string> pods;
+    for (const Json& pod : List(table_, "super_pod_list")) {
+      const std::string id = Text(pod, "super_pod_id");
+      if (!pods.insert(id).second) throw Problem{kBadParameter, "super_pod_id already exist"};
+      for (const Json& server : List(pod, "server_list")) {
+        const auto found = pod_of_.find(Text(server, "server_id"));
+        if (found == pod_of_.end()) throw Problem{kNotFound, "EI0014: server_id is not exist"};
+        found->second = id;
+      }
+    }
+    std::set<std::pair<std::string, int>> devices;
+    for (size_t i = 0; i < super_ids_.size(); ++i) {
+      const std::string& pod = pod_of_[names_[result_.ranks[i].server]];
+      if (pod.empty() || super_ids_[i] < 0 || !devices.insert({pod, super_ids_[i]}).second) {
+        throw Problem{kBadParameter, "a super_device_id or super pod is invalid or repeated"};
       }
     }
   }
-  if (seen != servers) throw Problem{kBadParameter, "the super pods have other servers"};
-}
 
-void ReadServer(const Json& server, bool is_alone, bool has_pods, std::set<std::string>* addresses,
-                std::vector<std::pair<int, RankTable::Entry>>* ranks, size_t index) {
-  for (const Json& device : List(server, "device")) {
-    const int id = Number(device, "device_id", kMostDevice);
-    const std::string address = Text(device, "device_ip", is_alone);
-    if (!address.empty() && !IsAddress(address)) {
-      throw Problem{kBadParameter, "device_ip " + address + " is no address"};
+  void CheckEqualNumbers() const {
+    std::map<size_t, size_t> numbers;
+    for (const RankTable::Entry& rank : result_.ranks) ++numbers[rank.server];
+    for (const auto& [server, number] : numbers) {
+      if (number * num_servers_ != result_.ranks.size()) {
+        throw Problem{kBadParameter, "EI0014: the servers have different numbers of devices"};
+      }
     }
-    if (!address.empty() && !addresses->insert(address).second) {
-      throw Problem{kBadParameter, "device_ip " + address + " already exist"};
-    }
-    if (has_pods) Text(device, "super_device_id");
-    ranks->push_back({Number(device, "rank_id", INT_MAX), {id, index}});
   }
+
+  const Json& table_;
+  const Chip chip_;
+  RankTable& result_;
+  bool has_pods_ = false;
+  size_t num_servers_ = 0;
+  size_t per_device_ = 0;
+  std::vector<std::string> names_;  // of the servers
+  std::map<std::string, std::string> pod_of_;
+  std::set<std::string> addresses_;
+  std::set<int> families_;
+  std::vector<int> super_ids_;  // by device; -1: none
+};
+
+// Version 2.0, of an Atlas A5: ranks with the same instance of layer 0 are on one server.
+void ReadRankList(const Json& table, const Chip& chip, RankTable* result) {
+  const std::vector<Json>& ranks = List(table, "rank_list");
+  if (static_cast<size_t>(PlainNumber(table, "rank_count", 65536)) != ranks.size()) {
+    throw Problem{kBadParameter, "EI0014: rank_count is not the length of rank_list"};
+  }
+  std::map<std::string, size_t> servers;
+  for (const Json& rank : ranks) {
+    const int number = PlainNumber(rank, "rank_id", INT_MAX);
+    PlainNumber(rank, "local_id", 64);
+    const int device = PlainNumber(rank, "device_id", chip.most_device);
+    int last = -1;
+    size_t server = 0;
+    for (const Json& level : List(rank, "level_list")) {
+      const int layer = PlainNumber(level, "net_layer", 7);
+      if (layer <= last) throw Problem{kBadParameter, "level is not increased in sequence"};
+      last = layer;
+      const std::string instance = Text(level, "net_instance_id");
+      if (layer == 0) server = servers.emplace(instance, servers.size()).first->second;
+      List(level, "rank_addr_list");
+    }
+    result->ranks.push_back({device, server, number});
+  }
+  result->hosts.resize(std::max<size_t>(servers.size(), 1));
 }
 
 void Interpret(const Json& table, RankTable* result) {
+  const Chip chip = ChipHere();
   const std::string version = Text(table, "version");
-  if (version != "1.0" && version != "1.2") {
-    throw Problem{kNotSupported, "version " + version + " is not supported"};
+  if (chip.is_a5 != (version == "2.0")) {
+    throw Problem{chip.is_a5 ? kBadParameter : kNotSupported,
+                  "EI0014: version " + version + " is not supported on " + SocName()};
   }
-  const std::vector<Json>& servers = List(table, "server_list");
-  if (static_cast<size_t>(Number(table, "server_count", INT_MAX)) != servers.size()) {
-    throw Problem{kBadParameter, "server_count is not the length of server_list"};
+  if (!chip.is_a5 && version != "1.0" && version != "1.2") {
+    throw Problem{kNotSupported, "EI0014: version " + version + " is not supported"};
   }
-  std::set<std::string> names;
-  std::set<std::string> addresses;
-  std::vector<std::pair<int, RankTable::Entry>> ranks;
-  for (size_t i = 0; i < servers.size(); ++i) {
-    const std::string name = Text(servers[i], "server_id");
-    if (name.empty() || name.size() > kMostServerId || !names.insert(name).second) {
-      throw Problem{kBadParameter, "server_id " + name + " is too long, or already exist"};
-    }
-    const std::string host = Text(servers[i], "host_ip", true);
-    if (!host.empty() && !IsAddress(host)) throw Problem{kBadParameter, "host_ip is no address"};
-    result->hosts.push_back(!host.empty() ? host : IsAddress(name) ? name : "");
-    ReadServer(servers[i], servers.size() == 1, version == "1.2", &addresses, &ranks, i);
+  if (chip.is_a5) {
+    ReadRankList(table, chip, result);
+  } else {
+    Loader(table, chip, result).Run(version == "1.2");
   }
-  if (version == "1.2") CheckPods(table, names);
-  const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
-  std::stable_sort(ranks.begin(), ranks.end(), before);
-  std::set<size_t> left;  // servers whose ranks are behind
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].first != static_cast<int>(r)) {
-      throw Problem{kBadParameter, "rank_id is not 0 to n - 1, each once"};
-    }
-    const size_t server = ranks[r].second.server;
-    if (r > 0 && ranks[r - 1].second.server != server) left.insert(ranks[r - 1].second.server);
-    if (left.count(server) != 0) throw Problem{kBadParameter, "the ranks of two servers alternate"};
-    result->ranks.push_back(ranks[r].second);
-  }
+  const auto before = [](const auto& a, const auto& b) { return a.rank < b.rank; };
+  std::stable_sort(result->ranks.begin(), result->ranks.end(), before);
 }
 
 }  // namespace
 
-int RankTable::Read(const char* path) {
-  constexpr double kConnectS = 120;
+int RankTable::Load(const char* path) {
+  constexpr double kCompleteS = 1800;
   char resolved[PATH_MAX] = {};
-  const std::string name = path;
-  const std::string suffix = ".json";
-  if (realpath(path, resolved) == nullptr || name.size() < suffix.size() ||
-      name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) {
-    return Refuse(kBadParameter, "EI0004: " + name + " is not a valid real path of a .json");
+  if (realpath(path, resolved) == nullptr) {
+    return Refuse(kInternal, std::string("EI0004: ") + path + " is not a valid real path");
   }
-  const double deadline = Now() + Limit("HCCL_CONNECT_TIMEOUT", kConnectS);
+  file_ = resolved;
+  if (file_.find(".json") + 5 != file_.size()) {
+    return Refuse(kInternal, "EI0004: " + file_ + " is not a valid .json file");
+  }
+  const double deadline = Now() + Limit("COLLOPS_SIM_TABLE_S", kCompleteS);
+  for (;;) {
+    std::ifstream file(file_);
+    std::ostringstream text;
+    text << file.rdbuf();
+    text_ = text.str();
+    Json table;
+    const bool is_object = Parser(text_).All(&table) && table.kind == Json::kObject;
+    const Json* status = is_object ? table.Find("status") : nullptr;
+    if (status == nullptr || status->kind != Json::kString) {
+      return Refuse(kInternal, "EI0004: invalid ranktable format, or no status");
+    }
+    if (status->text == "completed") return kSuccess;
+    if (Now() > deadline) return Refuse(kInternal, "EI0004: the rank table was not completed");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+int RankTable::Read(uint32_t own, int device) {
+  Json table;
+  Parser(text_).All(&table);
+  digest = std::to_string(std::hash<std::string>()(file_ + text_));
   try {
-    for (;;) {
-      std::ifstream file(resolved);
-      std::ostringstream text;
-      text << file.rdbuf();
-      Json table;
-      if (!Parser(text.str()).All(&table) || table.kind != Json::kObject) {
-        throw Problem{kBadParameter, "EI0004: invalid ranktable format"};
+    Interpret(table, this);
+    const auto size = static_cast<uint32_t>(ranks.size());
+    const auto number = static_cast<int>(own);
+    if (own >= size) throw Problem{kBadParameter, "EI0014: the rank table has no such rank"};
+    if (ranks[own].rank != number) {
+      throw Problem{kNotAvailable, "EI0014: rank_id " + std::to_string(number) + " is not in it"};
+    }
+    if (ranks[own].device != device) {
+      throw Problem{kNotAvailable,
+                    "EI0014: the rank table has device " + std::to_string(ranks[own].device) +
+                        " for this rank, but the thread's is " + std::to_string(device)};
+    }
+    for (uint32_t r = 0; r < size; ++r) {
+      if (ranks[r].rank != static_cast<int>(r)) {
+        throw Problem{kBadParameter, "EI0014: rank_id is not 0 to n - 1, each once"};
       }
-      const std::string status = Text(table, "status");
-      if (status == "completed") {
-        digest = std::to_string(std::hash<std::string>()(resolved + text.str()));
-        Interpret(table, this);
-        return kSuccess;
-      }
-      if (status != "initializing") throw Problem{kBadParameter, "status " + status};
-      if (Now() > deadline) throw Problem{kTimeout, "the rank table was not completed"};
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   } catch (const Problem& problem) {
-    return Refuse(problem.code, "rank table " + name + ": " + problem.text);
+    return Refuse(problem.code, "rank table " + file_ + ": " + problem.text);
   }
+  return kSuccess;
 }
 
 }  // namespace collops_sim

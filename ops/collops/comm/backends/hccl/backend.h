@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "collops/comm/backend_communicator.h"
 
@@ -8,6 +9,8 @@ namespace collops::hccl {
 
 // The row of the backend table: NPU tensors through HCCL, which is opened at run time.
 Status Available();
+// The NPUs' name, such as "Ascend910B3"; empty where there is none.
+std::string SocName();
 // Host memory that a communicator of `rank_size` ranks shares.
 int64_t SharedBytes(int rank_size);
 Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);

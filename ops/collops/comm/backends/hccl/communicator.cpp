@@ -12,7 +12,6 @@
 
 #include "collops/comm/backends/hccl/backend.h"
 #include "collops/comm/control/first_contact/hosts_meeting.h"
-#include "collops/comm/placement/placement.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/core/process/per_process.h"
 
@@ -364,6 +363,12 @@ Status Available() {
   return Load(&api);
 }
 
+std::string SocName() {
+  const Api* api = nullptr;
+  const char* const name = Load(&api).ok() ? api->get_soc_name() : nullptr;
+  return name == nullptr ? "" : name;
+}
+
 std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, const Api& api,
                                    void* comm, bool compares) {
   return std::make_shared<HcclCommunicator>(std::move(control), api, comm, compares);
@@ -372,10 +377,6 @@ std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, co
 Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const Api* api = nullptr;
   COLLOPS_RETURN_IF_ERROR(Load(&api));
-  // Of one that is not complete yet, HCCL says it itself.
-  if (spec.table != nullptr && spec.table->completed) {
-    COLLOPS_RETURN_IF_ERROR(CheckDeviceRules(*spec.table));
-  }
   std::shared_ptr<control::Control> control;
   bool compares = false;
   COLLOPS_RETURN_IF_ERROR(MakeControl(spec, false, &control, &compares));
