@@ -54,9 +54,9 @@ test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulat
 	@$(SETUP) package test
 	@$(RUN) tools/npu.py $(ARGS)
 
-test-npu-oldest: ## check the backend hccl with the headers and libraries of the oldest torch_npu
+test-npu-oldest: ## the same with the oldest torch_npu: 7 GB (test-npu ARGS="--torch-npu VERSION": others)
 	@$(SETUP) package test
-	@$(RUN) tools/npu_oldest.py $(ARGS)
+	@$(RUN) tools/npu.py --torch-npu oldest $(ARGS)
 
 sanitize: ## run the C++ tests under asan with ubsan, then under tsan (ARGS=tsan for one of them)
 	@$(SETUP) package test

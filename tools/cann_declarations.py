@@ -19,8 +19,6 @@ OPS = ROOT / "ops"
 FOLDER = ROOT / "tests" / "npu" / "declarations"
 BACKEND = "collops/comm/backends/hccl"
 CORE = ("collops/core/dtype.h", "collops/core/status.h")
-# What a wheel's version must be for a name to be expected in it, where no line says so.
-_OLDEST = "2.1.0.post8"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LOOKED_UP = re.compile(r'\bFind(?:IfThere)?\(\s*"(\w+)",\s*&(?:.*(?:\.|->))?(\w+)\.(\w+)\)')
 _STRUCT = re.compile(r"^struct (\w+) \{(.*?)^\};", re.MULTILINE | re.DOTALL)
@@ -91,7 +89,7 @@ def enumerators(text: str) -> set[str]:
 
 
 class Wheel:
-    """The headers of a torch_npu wheel: the folder with acl/inc and, in newer ones, hccl/inc."""
+    """The headers of a torch_npu wheel: the folder with acl/inc and hccl/inc."""
 
     def __init__(self, third_party: Path, version: str) -> None:
         self.version = version
@@ -110,12 +108,8 @@ class Wheel:
 
     def should_have(self, name: str) -> bool:
         """Whether oldest_wheels.txt says so."""
-        first = read_oldest().get(name, [_OLDEST])
-        if first == ["none"]:
-            return False
-        own = _version(self.version)
-        branches = [_version(text) for text in first]
-        return own >= branches[-1] or any(own[:3] == at[:3] and own >= at for at in branches)
+        first = read_oldest().get(name)
+        return first is None or (first != "none" and _version(self.version) >= _version(first))
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -130,9 +124,9 @@ def read_lines(file: str) -> list[list[str]]:
     return [line.split() for line in lines if line and not line.startswith("#")]
 
 
-def read_oldest() -> dict[str, list[str]]:
-    """CANN's names with the oldest wheels that have them; each release branch may have one."""
-    return {name: versions for name, *versions in read_lines("oldest_wheels.txt")}
+def read_oldest() -> dict[str, str]:
+    """CANN's names that the oldest wheel lacks, with the oldest that has them."""
+    return dict(read_lines("oldest_wheels.txt"))
 
 
 @dataclass
@@ -174,7 +168,7 @@ def compared(backend: Backend, wheel: Wheel) -> Comparison:
         if ours in declared and _has_all(found, theirs):
             found.lines.append(f"SAME_ROOM({ours}, {theirs});")
     for member, name in sorted(backend.functions.items()):
-        if not wheel.has(name) and read_oldest().get(name) == ["none"]:
+        if not wheel.has(name) and read_oldest().get(name) == "none":
             if name in wheel.typedefs:
                 text = " ".join(wheel.typedefs[name].split())
                 found.lines.append(f"{text} SAME_TYPEDEF({member}, _{name});")

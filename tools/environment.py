@@ -209,18 +209,24 @@ def make_package(venv: Venv) -> None:
     venv.mark("package", key)
 
 
+def look_for_torch(venv: Venv, torch: str) -> str:
+    """One attempt at a build of torch; "installed", or "not installed" with the reason."""
+    say(f"looking for {torch}")
+    # From the indexes in this machine's pip configuration, then from one more, which may be out of
+    # reach. The version names the CPU build, so that no index installs another build.
+    result = venv.try_pip(torch, limit_s=LIMIT_S)
+    if result != "installed":
+        more = ["--extra-index-url", TORCH_INDEX, "--retries", "0", "--timeout", "10"]
+        result = venv.try_pip(*more, torch, limit_s=LIMIT_S)
+    return result
+
+
 def make_torch(venv: Venv) -> None:
     """PyTorch's CPU build if it can be installed; else tests that need it skip."""
     required = "torch" in os.environ.get("CI_REQUIRE", "").split(",")
     if venv.is_made("torch", TORCH) and not (required and torch_of(venv) != "installed"):
         return
-    say(f"looking for {TORCH}")
-    # From the indexes in this machine's pip configuration, then from one more, which may be out of
-    # reach. The version names the CPU build, so that no index installs another build.
-    result = venv.try_pip(TORCH, limit_s=LIMIT_S)
-    if result != "installed":
-        more = ["--extra-index-url", TORCH_INDEX, "--retries", "0", "--timeout", "10"]
-        result = venv.try_pip(*more, TORCH, limit_s=LIMIT_S)
+    result = look_for_torch(venv, TORCH)
     venv.mark("torch", TORCH, result)
     if required and result != "installed":
         raise SystemExit(f"collops: CI_REQUIRE asks for {TORCH}: {result}")

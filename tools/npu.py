@@ -1,51 +1,68 @@
 """Runs tests/npu, tests/devices and conformance on NPU tensors: `make test-npu`.
 
-Its arguments go to pytest.
-
-The real torch_npu runs on a simulated CANN, which is built here. torch_npu has an environment of
-its own, because `import torch` fails beside it where there is no CANN. Where pip cannot have torch
-or torch_npu, it says why and ends with status 77.
+The real torch_npu runs on a simulated CANN, which is built here: the newest of VERSIONS, or another
+(--torch-npu VERSION, or oldest). Other arguments go to pytest. Each torch_npu has an environment of
+its own, because `import torch` fails beside it where there is no CANN; its torch is the CPU build,
+or, where pip has none of that version, PyPI's. Where pip cannot have torch or torch_npu, this says
+why and ends with status 77.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
-import sys
 
 import run_tests
-from environment import ROOT, TORCH, Venv, fingerprint, make_torch, requirements, say, torch_of
-from launchers import build_wheel, install_launcher
+import torch_versions
+from environment import LIMIT_S, ROOT, Venv, fingerprint, look_for_torch, requirements, say
+from launchers import build_wheel
 
 FOLDER = ROOT / "build" / "npu"
 SIMULATOR = FOLDER / "simulated-cann"
-TORCH_NPU = "torch_npu==2.13.0"
+# The torch_npu wheels that are tested; each runs with the torch of its first three numbers.
+VERSIONS = ["2.13.0", "2.10.0.post4", "2.9.0.post2"]
 SKIPPED = 77
 
 
-def install_torch_npu(venv: Venv) -> str:
-    """Torch and the torch_npu that goes with it; "installed", or why not."""
-    make_torch(venv)
-    result = torch_of(venv)
+def install_torch(venv: Venv, version: str) -> str:
+    """The torch of a torch_npu; "installed", or why not."""
+    number = version.partition(".post")[0]
+    torch = f"torch=={number}+cpu"
+    if venv.is_made("torch", torch):
+        return "installed"
+    result = look_for_torch(venv, torch)
     if result != "installed":
-        venv.stamp("torch").unlink()  # the next run tries again
-        return f"{TORCH}: {result}"
-    if not venv.is_made("torch_npu", TORCH_NPU):
-        result = install_launcher(venv, [TORCH_NPU])
-        if not result.startswith("installed"):
-            return f"{TORCH_NPU}: {result}"
-        venv.mark("torch_npu", TORCH_NPU)
-    return "installed"
+        result = torch_versions.install(venv, number, [])
+    if result != "installed":
+        return f"torch {number}: {result}"
+    venv.mark("torch", torch, result)
+    return result
 
 
-def make_environment() -> tuple[Venv, str]:
+def install_torch_npu(venv: Venv, version: str) -> str:
+    """Torch and the torch_npu that goes with it; "installed", or why not."""
+    result = install_torch(venv, version)
+    torch_npu = f"torch_npu=={version}"
+    if result != "installed" or venv.is_made("torch_npu", torch_npu):
+        return result
+    say(f"looking for {torch_npu}")
+    # Its metadata ask for torch's CPU build on x86-64.
+    result = venv.try_pip("--no-deps", torch_npu, limit_s=LIMIT_S)
+    if result != "installed":
+        return f"{torch_npu}: {result}"
+    venv.mark("torch_npu", torch_npu)
+    return result
+
+
+def make_environment(version: str) -> tuple[Venv, str]:
     """torch_npu, the package and what the tests need."""
-    venv = Venv(FOLDER / "venv")
+    venv = Venv(FOLDER / ("venv" if version == VERSIONS[0] else f"venv-{version}"))
     venv.create()
-    result = install_torch_npu(venv)
+    result = install_torch_npu(venv, version)
     if result == "installed":
-        venv.install("test", [*requirements("dependencies"), *requirements("test")])
+        venv.install("test", ["pyyaml", *requirements("dependencies"), *requirements("test")])
         key = fingerprint()
         if not venv.is_made("package", key):
             venv.pip("-q", "--no-deps", "--force-reinstall", str(build_wheel(key)))
@@ -64,7 +81,11 @@ def build_simulator() -> None:
 
 def main() -> int:
     """Sets everything up, runs the tests, and prints the versions."""
-    venv, result = make_environment()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--torch-npu", default=VERSIONS[0], metavar="VERSION", dest="version")
+    options, arguments = parser.parse_known_args()
+    version = VERSIONS[-1] if options.version == "oldest" else options.version
+    venv, result = make_environment(version)
     if result != "installed":
         print(f"collops: tests/npu not run: {result}")
         return SKIPPED
@@ -77,9 +98,9 @@ def main() -> int:
     }
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
     rooms = ["tests/npu", "tests/devices", "tests/conformance/test_conformance.py"]
-    outcome = run_tests.run_python([*rooms, *sys.argv[1:]], venv.python)
-    outcome.required_as = "npu"
-    print(f"\nSummary\n  {TORCH_NPU} on a simulated CANN; no NPU was used")
+    outcome = run_tests.run_python([*rooms, *arguments], venv.python)
+    outcome.required_as = "npu-oldest" if options.version == "oldest" else "npu"
+    print(f"\nSummary\n  torch_npu {version} on a simulated CANN; no NPU was used")
     print(outcome.text())
     return run_tests.status_of([outcome])
 

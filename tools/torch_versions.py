@@ -1,9 +1,9 @@
 """Runs tests of collops.torch with each torch that PyPI serves: `make test-torch-versions`.
 
 PyPI's builds are for CUDA and take 5 GB each. One after another gets an environment of its own, and
-is removed. The tensors are on the CPU and, by a simulated driver, of type CUDA. Arguments are
-versions in place of those named here. What pip cannot install, for example where no index can be
-reached, is not tested: it says why and ends with status 77.
+is removed. The tensors are on the CPU and, for a torch with CUDA 13, by a simulated driver of type
+CUDA. Arguments are versions in place of those named here. What pip cannot install, as where
+no index can be reached, is not tested: it says why and ends with status 77.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from environment import ROOT, Venv, fingerprint, requirements, say
 from launchers import build_wheel
 
 FOLDER = ROOT / "build" / "torch-versions"
-# The oldest that pyproject.toml allows, that of the other tests, and the newest there is.
-VERSIONS = ["2.11.0", "2.13.0", "newest"]
+# The oldest that is supported, the oldest with CUDA 13, and the newest there is.
+VERSIONS = ["2.9.0", "2.11.0", "newest"]
 # Every call of torch.distributed in each of its forms, groups, operators, compiled code, training.
 TESTS = [
     "tests/torch/test_group.py",
@@ -44,14 +44,15 @@ LIMIT_S = 600  # for one installation, at most
 SKIPPED = 77
 
 
-def install(venv: Venv, version: str) -> str:
-    """PyPI's torch and what the tests need; "installed", or why not."""
+def install(venv: Venv, version: str, packages: list[str]) -> str:
+    """PyPI's torch and `packages`; "installed", or why not."""
     free_gb = shutil.disk_usage(ROOT).free / 1e9
     if free_gb < NEEDS_GB:
         return f"not installed: it needs {NEEDS_GB} GB of disk, {free_gb:.0f} GB are free"
     venv.create()
+    own = Venv(venv.folder)
     # Without this machine's settings, which may name another build or forbid a version.
-    venv.env |= {
+    own.env |= {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_CONSTRAINT": "",
         "PIP_FIND_LINKS": "",
@@ -59,17 +60,17 @@ def install(venv: Venv, version: str) -> str:
     }
     # Three signs: 2.13.0+cpu is not meant.
     torch = "torch" if version == "newest" else f"torch==={version}"
-    tests = [name for name in requirements("test") if name.startswith(("pytest", "ml_dtypes"))]
     say(f"looking for {torch}")
-    options = ["--no-cache-dir", "--retries", "1"]
-    packages = [torch, *requirements("dependencies"), *tests]
-    return venv.try_pip(*options, *packages, limit_s=LIMIT_S)
+    return own.try_pip("--no-cache-dir", "--retries", "1", torch, *packages, limit_s=LIMIT_S)
 
 
 def run_on_gpus(tests: run_tests.PythonTests, venv: Venv) -> None:
     """The tests on CUDA tensors: torch's own devices, streams and memory, but no kernel of it."""
     simulator = FOLDER / "simulated-gpu"
     [torch] = venv.folder.glob("lib/python*/site-packages/torch")
+    if not (torch.parent / "nvidia" / "cu13").exists():
+        say("no tests on CUDA tensors: the simulated libraries are those of CUDA 13")
+        return
     gpu.build_simulator(simulator, str(torch))
     before = dict(run_tests.ENV)
     run_tests.ENV |= gpu.variables(simulator)
@@ -86,14 +87,15 @@ def test(version: str) -> run_tests.Outcome | str:
     FOLDER.mkdir(parents=True)
     try:
         venv = Venv(FOLDER / "venv")
-        result = install(venv, version)
+        tests = [name for name in requirements("test") if name.startswith(("pytest", "ml_dtypes"))]
+        result = install(venv, version, [*requirements("dependencies"), *tests])
         if result != "installed":
             return f"torch {version} {result}"
         venv.pip("-q", "--no-deps", str(build_wheel(fingerprint())))
-        tests = run_tests.PythonTests(venv.python)
-        tests.begin("pytest", TESTS)()
-        run_on_gpus(tests, venv)
-        outcome = tests.outcome()
+        runs = run_tests.PythonTests(venv.python)
+        runs.begin("pytest", TESTS)()
+        run_on_gpus(runs, venv)
+        outcome = runs.outcome()
         outcome.name = venv.versions()["torch"]
     finally:
         shutil.rmtree(FOLDER)

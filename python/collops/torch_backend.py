@@ -54,7 +54,7 @@ def register() -> None:
         recording.add("collops")
         own = _in_front(distributed.init_process_group, distributed.DistNetworkError)
         distributed.init_process_group = c10d.init_process_group = own
-        helper = "_new_process_group_helper"  # in torch 2.11 to 2.15
+        helper = "_new_process_group_helper"  # in torch 2.9 to 2.15
         if hasattr(c10d, helper):
             setattr(c10d, helper, stand_in_front(c10d, getattr(c10d, helper)))
 

@@ -42,9 +42,10 @@ def changed_ops(folder: Path, right: str, wrong: str) -> Path:
 def test_our_declarations_are_canns(tmp_path: Path) -> None:
     result = compare(Backend.read(), wheel(), tmp_path)
     assert result.problems == []
-    # Every function is compared, but for those of which no wheel has a header.
+    # Every function is compared, but for those of which no wheel, or a newer one, has a header.
     functions = [line for line in result.lines if "SAME_FUNCTION" in line or "SAME_TYPEDEF" in line]
-    assert len(functions) + len(result.left_out) == len(Backend.read().functions) > 0
+    own = Backend.read().functions.values()
+    assert len(functions) + len(set(own) & set(result.left_out)) == len(own) > 0
 
 
 @pytest.mark.parametrize(
@@ -82,10 +83,11 @@ def test_a_wheel_that_lacks_what_it_should_have_is_found(tmp_path: Path) -> None
     own = wheel()
     shutil.copytree(own.includes[1], tmp_path / "acl" / "inc")
     shutil.copytree(own.includes[2], tmp_path / "hccl" / "inc")
-    header = tmp_path / "hccl" / "inc" / "hccl" / "hccl.h"
-    header.write_text(header.read_text().replace("HcclAllGatherV", "HcclAllGatherW"))
-    said = "lacks HcclAllGatherV, unlike oldest_wheels.txt"
-    for version, problems in [("2.13.0", 1), ("2.6.0.post3", 1), ("2.1.0.post10", 0)]:
+    header = tmp_path / "acl" / "inc" / "acl" / "acl_rt.h"
+    name = "aclmdlRIDestroyRegisterCallback"
+    header.write_text(header.read_text().replace(name, "aclmdlRIOther"))
+    said = f"lacks {name}, unlike oldest_wheels.txt"
+    for version, problems in [("2.13.0", 1), ("2.10.0.post4", 1), ("2.9.0.post2", 0)]:
         found = compared(Backend.read(), Wheel(tmp_path, version)).problems
         assert sum(problem.endswith(said) for problem in found) == problems, version
 
@@ -93,7 +95,7 @@ def test_a_wheel_that_lacks_what_it_should_have_is_found(tmp_path: Path) -> None
 def test_the_configuration_begins_as_hccl_initializes_it(tmp_path: Path) -> None:
     # HcclCommConfigInit is an inline function of the wheel: a program says what it sets.
     fields = [words[2] for words in read_lines("names.txt") if words[:1] == ["field"]]
-    config = [name for name in fields if re.match(r"hccl[A-Z]|aclGraph", name)]
+    config = [n for n in fields if re.match(r"hccl[A-Z]|aclGraph", n) and wheel().has(n)]
     numbers = [name for name in config if not re.search(r"Name|Udi|Algo|Retry", name)]
     lines = "".join(
         f'  std::printf("{name} %lld\\n", (long long)config.{name});\n' for name in numbers
@@ -115,7 +117,7 @@ def test_the_configuration_begins_as_hccl_initializes_it(tmp_path: Path) -> None
     assert head[0] == head[3]  # the size
     assert head[1:3] == ["af0f0f0f0", "0"]  # the magic word, then version 10; reserved
     unset = str(0xFFFFFFFF)
-    assert dict(rest) == {
+    values = {
         "hcclBufferSize": unset,
         "hcclDeterministic": unset,
         "hcclOpExpansionMode": "0",
@@ -128,3 +130,4 @@ def test_the_configuration_begins_as_hccl_initializes_it(tmp_path: Path) -> None
         "hcclQos": unset,
         "hcclSymWinMaxMemSizePerRank": "16",
     }
+    assert dict(rest) == {name: values[name] for name in numbers}

@@ -41,16 +41,17 @@ def register_group(group: type) -> None:
     with an error. It also keeps a graph from another group than that for which it was made.
     """
     if type(ProcessGroup).__name__ == "pybind11_type":
-        return  # torch 2.11, for which a group is an object like any other
-    kinds = opaque_object.MemberType
+        return  # torch 2.9 to 2.11, for which a group is an object like any other
+    opaque = opaque_object()
+    kinds = opaque.MemberType
     members = {name: kinds.INLINED for cls in _own_classes(group) for name in vars(cls)}
     members = {name: kind for name, kind in members.items() if not name.startswith("__")}
     members.update(dict.fromkeys(_CONSTANTS, kinds.USE_REAL))
     words = {"members": members, "guard_fn": lambda it: [it.group_name, it.rank(), it.size()]}
-    if hasattr(opaque_object, "register_custom_class"):  # torch 2.15's name
-        opaque_object.register_custom_class(group, typ="symbolic", **words)
+    if hasattr(opaque, "register_custom_class"):  # torch 2.15's name
+        opaque.register_custom_class(group, typ="symbolic", **words)
     else:
-        opaque_object.register_opaque_type(group, typ="reference", **words)
+        opaque.register_opaque_type(group, typ="reference", **words)
 
 
 def _own_classes(cls: type) -> list[type]:

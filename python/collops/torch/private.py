@@ -1,7 +1,7 @@
 """The names that torch keeps to itself, looked up here and nowhere else in collops.torch.
 
 No release of torch promises them. One that is missing is an error of the import, which says with
-which versions it was tested; a newer torch is tried, and said to be unknown once.
+which versions it was tested; another torch is tried, and said to be unknown once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-TESTED = "2.11 to 2.15"
-_NEWEST = (2, 15)
+TESTED = "2.9 to 2.15"
+_OLDEST, _NEWEST = (2, 9), (2, 15)
 
 
 def lookup(module: str, *names: str) -> Any:
@@ -32,14 +32,17 @@ def lookup(module: str, *names: str) -> Any:
 
 
 def warn_of(version: str) -> None:
-    """Says that a version of torch is newer than all that were tested."""
+    """Says that a version of torch is newer or older than all that were tested."""
     major, minor = (int(word) for word in version.split(".")[:2])
     if (major, minor) > _NEWEST:
-        warnings.warn(
-            f"collops.torch was tested with torch {TESTED}; torch {version} is newer: if a call "
-            "fails, look for a newer collops",
-            stacklevel=2,
-        )
+        advice = "is newer: if a call fails, look for a newer collops"
+    elif (major, minor) < _OLDEST:
+        advice = "is older: a call may fail"
+    else:
+        return
+    warnings.warn(
+        f"collops.torch was tested with torch {TESTED}; torch {version} {advice}", stacklevel=2
+    )
 
 
 warn_of(torch.__version__)
@@ -73,7 +76,11 @@ is_functional = lookup("torch", "_is_functional_tensor")
 
 # The compiler's own disable() and skip_code() are made of the first.
 eval_frame = lookup("torch._C._dynamo.eval_frame")
-opaque_object = lookup("torch._library.opaque_object")
+
+
+def opaque_object() -> Any:
+    """What the compiler may do with objects of a type; torch 2.9 has no such module."""
+    return lookup("torch._library.opaque_object")
 
 
 def symmetric_memory() -> Any:
@@ -109,6 +116,11 @@ def inductor_after_gradients() -> Any:
 def inductor_graph() -> Any:
     """The graph that it lowers now."""
     return lookup("torch._inductor.virtualized", "V").graph
+
+
+def inductor_read(name: str) -> Any:
+    """That an operation of the graph reads the whole result with that name."""
+    return lookup("torch._inductor.dependencies", "StarDep")(name)
 
 
 def inductor_pass() -> Any:

@@ -8,11 +8,9 @@
 #include <type_traits>
 
 #include "acl/acl.h"
-#if __has_include("hccl/hccl.h")
-#include "hccl/hccl.h"
-#endif
 #include "collops/core/dtype.h"
 #include "declared.h"
+#include "hccl/hccl.h"
 
 // aclnn's objects are pointers without a type in the backend.
 struct aclTensor;

@@ -323,9 +323,6 @@ def test_configs_are_checked(by_table: Any) -> None:
     def work(one: Rank, path: Path) -> list[int]:
         wrong = [
             config(magic=1),
-            config(version=0),
-            config(version=11),
-            config(size=ctypes.sizeof(Config) - 8),
             config(buffer_size=0),
             config(deterministic=3),
             Config(),
@@ -339,7 +336,18 @@ def test_configs_are_checked(by_table: Any) -> None:
         )
         return [*codes, none]
 
-    assert by_table(work, 1, connects=False) == [[E_PARA] * 7 + [0, E_PTR]]
+    assert by_table(work, 1, connects=False) == [[E_PARA] * 4 + [0, E_PTR]]
+
+
+@pytest.mark.parametrize(("version", "more"), [(8, -140), (10, 8), (11, 8)])
+def test_a_config_of_another_cann_is_taken(by_table: Any, version: int, more: int) -> None:
+    def work(one: Rank, path: Path) -> tuple[int, str]:
+        size = ctypes.sizeof(Config) + more
+        return init_table(
+            one, path, settings=config(version=version, size=size, name=b"mine")
+        ), name_of(one)
+
+    assert by_table(work, 1, connects=False) == [(0, "mine")]
 
 
 def test_mistakes_in_splitting(by_table: Any) -> None:

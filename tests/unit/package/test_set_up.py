@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -126,8 +127,8 @@ def test_only_torchs_cpu_build_is_ever_asked_for() -> None:
     assert environment.TORCH_INDEX.endswith("/cpu")
     for path in [ROOT / "Makefile", ROOT / ".ci" / "run", *(ROOT / "tools").iterdir()]:
         if path.is_file() and path.name != "torch_versions.py":  # whose job the others are
-            text = path.read_text().replace(environment.TORCH, "")
-            assert "torch==" not in text.replace("torch_npu==", ""), path
+            asked = re.findall(r'torch==[^"]*', path.read_text())
+            assert all(torch.endswith("+cpu") for torch in asked), path
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make here")

@@ -194,7 +194,15 @@ def _tied(lower: Callable[..., Any], *args: Any, **words: Any) -> Any:
     last = getattr(graph, _LAST, None)
     for operation in graph.operations[before:]:
         operation.has_side_effects = lambda: True  # so that it is not dropped
-        if last is not None:
+        if last is None:
+            continue
+        if hasattr(graph, "additional_buffer_deps"):
             graph.additional_buffer_deps[operation.get_operation_name()].add(last)
+        else:  # torch 2.9
+            operation.get_read_writes = partial(_after, last, operation.get_read_writes)
     setattr(graph, _LAST, graph.operations[-1].get_name())
     return result
+
+
+def _after(last: str, reads_and_writes: Callable[[], Any]) -> Any:
+    return reads_and_writes().with_read(private.inductor_read(last))

@@ -22,7 +22,6 @@ namespace {
 // HcclCommConfig, as version 10 of it lies in memory.
 struct Config {
   static constexpr uint32_t kMagic = 0xf0f0f0f0;
-  static constexpr uint32_t kVersion = 10;
   static constexpr uint32_t kNotSet = 0xffffffff;
 
   size_t size;
@@ -50,18 +49,13 @@ struct Config {
 static_assert(offsetof(Config, buffer_size) == 24);
 static_assert(offsetof(Config, name) == 32);
 
-// kSuccess, or why HCCL would refuse it.
+// kSuccess, or why HCCL would refuse it. HCCL takes every size and version: it only warns of those
+// that are not its own, and leaves out what it does not know.
 int CheckConfig(const Config* config) {
   constexpr uint32_t kMostDeterministic = 2;  // "strict"
   if (config == nullptr) return Refuse(kNullPointer, "the config is null");
   if (config->magic != Config::kMagic) {
     return Refuse(kBadParameter, "the config was not initialised: another magic word");
-  }
-  if (config->version == 0 || config->version > Config::kVersion) {
-    return Refuse(kBadParameter, "there is no such version of the config");
-  }
-  if (config->version == Config::kVersion && config->size != sizeof(Config)) {
-    return Refuse(kBadParameter, "the config's size is not that of its version");
   }
   if (config->buffer_size == 0) return Refuse(kBadParameter, "hcclBufferSize is 0");
   if (config->deterministic != Config::kNotSet && config->deterministic > kMostDeterministic) {
