@@ -57,12 +57,8 @@ GemmPlan PlanOf(const Way& way, int64_t k, int64_t n, bool trans_weight,
                 DType dtype = DType::kInt8) {
   ForceIsa(way.isa);
   AllowExtensions(way.extensions);
-  GemmPlan plan = PlanGemm(dtype, k, n, trans_weight);
-  if (way.model == nullptr) return plan;
-  plan.kernels = way.model;
-  plan.row_tile = way.model->row_tile;
-  plan.block_k = way.model->block_units * way.model->k_per_unit;
-  return plan;
+  if (way.model != nullptr) return PlanWith(way.model, dtype, n, trans_weight, false, {0, k});
+  return PlanGemm(dtype, k, n, trans_weight);
 }
 
 template <typename Value>

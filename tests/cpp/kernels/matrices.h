@@ -84,6 +84,7 @@ struct Cut {
   std::mt19937* random = nullptr;
   bool packed_before = false;
   bool in_passing = false;  // use MultiplyFewRows() for all rows that fit into one panel
+  int64_t leaf = 0;         // which sum of the plan is wanted
 };
 
 // Ends of pieces of [0, size): multiples of `step`, except the last.
@@ -162,13 +163,16 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
     Panels panels(PackedRowsBytes(plan, end - first));
     PackGroup(plan, stored_x, first, end - first, cut, panels.data());
     for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
-      if (cut.in_passing && AreFewRows(plan, end - first)) {
-        MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip,
-                        scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld, scale,
-                        weight_scale);
-        continue;
-      }
-      for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
+      int64_t left = cut.leaf;
+      for (int64_t k_block = 0; k_block < plan.num_k_blocks() && left >= 0; ++k_block) {
+        left -= plan.Block(k_block).ends_sum ? 1 : 0;
+        if (cut.in_passing && AreFewRows(plan, end - first)) {
+          if (!plan.Block(k_block).begins_sum) continue;
+          MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip, k_block,
+                          scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld, scale,
+                          weight_scale);
+          continue;
+        }
         const WeightBlock block = cut.packed_before
                                       ? PackedWeightBlock(plan, packed.data(), strip, k_block,
                                                           end - first, scratch.data())

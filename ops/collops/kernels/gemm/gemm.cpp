@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <vector>
 
 #include "collops/kernels/gemm/gemm_kernels.h"
 #include "collops/kernels/isa.h"
@@ -22,14 +24,15 @@ int64_t RoundUp(int64_t a, int64_t b) {
   return CeilDiv(a, b) * b;
 }
 
-// Units of k elements of a block that begins at a multiple of kGemmStepK.
+// Units of k elements from the beginning of a block on.
 int64_t Units(const GemmPlan& plan, int64_t k) {
   return RoundUp(CeilDiv(k, plan.kernels->k_per_unit), plan.kernels->unit_step);
 }
 
 // Units of one panel over all of k.
 int64_t AllUnits(const GemmPlan& plan) {
-  return Units(plan, plan.k);
+  const KBlock& last = plan.k_blocks.back();
+  return last.units_before + Units(plan, last.size);
 }
 
 int64_t PaddedColumns(const GemmPlan& plan, int64_t strip) {
@@ -127,21 +130,39 @@ const GemmKernels* FindKernels(DType dtype) {
   return PortableGemmKernels(dtype);
 }
 
+// Those of floating point that PlanLeaves() promises.
+const GemmKernels* FindKernelsInOrder(DType dtype) {
+#if defined(__x86_64__)
+  if (ActiveIsa() == Isa::kAmx || ActiveIsa() == Isa::kAvx512) return Avx512GemmKernels(dtype);
+  if (ActiveIsa() == Isa::kAvx2) return Avx2GemmKernels(dtype);
+#elif defined(__aarch64__)
+  if (ActiveIsa() == Isa::kNeon) return NeonGemmKernels(dtype);
+#endif
+  return PortableFusedGemmKernels(dtype);
+}
+
 // Where a group's panels of a block begin, in units. The order is [k block][panel][unit][row].
 int64_t BlockOffset(const GemmPlan& plan, int64_t group_rows, int64_t k_block) {
-  return Units(plan, k_block * plan.block_k) * RoundUp(group_rows, plan.row_tile);
+  return plan.Block(k_block).units_before * RoundUp(group_rows, plan.row_tile);
+}
+
+// The block that element `k` is in.
+std::vector<KBlock>::const_iterator FindBlock(const GemmPlan& plan, int64_t k) {
+  const auto is_before = [](int64_t at, const KBlock& block) { return at < block.begin; };
+  return std::prev(std::upper_bound(plan.k_blocks.begin(), plan.k_blocks.end(), k, is_before));
 }
 
 // Packs the rows of one panel, across block borders.
 void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int64_t rows,
                int64_t k_begin, int64_t k_end, int64_t group_rows, uint32_t* panels) {
-  for (int64_t k = k_begin; k < k_end;) {
-    const int64_t k_block = k / plan.block_k;
-    const int64_t in_block = k - k_block * plan.block_k;
-    const int64_t end = std::min(k_end, (k_block + 1) * plan.block_k);
-    uint32_t* const panel = panels + BlockOffset(plan, group_rows, k_block) +
-                            row * Units(plan, plan.KBlockSize(k_block)) +
-                            Units(plan, in_block) * plan.row_tile;
+  const int64_t all_rows = RoundUp(group_rows, plan.row_tile);
+  auto block = FindBlock(plan, k_begin);
+  for (int64_t k = k_begin; k < k_end; ++block) {
+    const int64_t end = std::min(k_end, block->begin + block->size);
+    if (end == k) continue;
+    uint32_t* const panel = panels + block->units_before * all_rows +
+                            row * Units(plan, block->size) +
+                            Units(plan, k - block->begin) * plan.row_tile;
     plan.kernels->pack_rows(At(plan, x, ldx, 0, k - k_begin), ldx, rows, end - k, panel);
     k = end;
   }
@@ -167,10 +188,31 @@ bool CanMultiply(DType dtype) {
   return PortableGemmKernels(dtype) != nullptr;
 }
 
+GemmPlan PlanWith(const GemmKernels* kernels, DType dtype, int64_t n, bool trans_weight,
+                  bool widens_weight, const std::vector<int64_t>& borders) {
+  GemmPlan plan = {dtype,   borders.back(), n, trans_weight, kernels->row_tile,
+                   kernels, widens_weight};
+  const int64_t most = kernels->block_units * kernels->k_per_unit;
+  int64_t units = 0;
+  for (size_t i = 1; i < borders.size(); ++i) {
+    int64_t k = borders[i - 1];
+    do {
+      const int64_t size = std::min(most, borders[i] - k);
+      plan.k_blocks.push_back({k, size, units, k == borders[i - 1], k + size == borders[i]});
+      units += Units(plan, size);
+      k += size;
+    } while (k < borders[i]);
+  }
+  return plan;
+}
+
 GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight, bool widens_weight) {
-  const GemmKernels* const kernels = FindKernels(dtype);
-  const int64_t block_k = kernels->block_units * kernels->k_per_unit;
-  return {dtype, k, n, trans_weight, kernels->row_tile, block_k, kernels, widens_weight};
+  return PlanWith(FindKernels(dtype), dtype, n, trans_weight, widens_weight, {0, k});
+}
+
+GemmPlan PlanLeaves(DType dtype, int64_t n, bool trans_weight,
+                    const std::vector<int64_t>& borders) {
+  return PlanWith(FindKernelsInOrder(dtype), dtype, n, trans_weight, false, borders);
 }
 
 int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows) {
@@ -198,7 +240,7 @@ namespace {
 // C becomes what it stands for once all of k is in it.
 void ScaleSums(const GemmPlan& plan, const TileScale& scale, int64_t strip, int64_t k_block,
                int64_t row, int64_t rows, float* c, int64_t ldc) {
-  if (k_block + 1 < plan.num_k_blocks()) return;
+  if (!plan.Block(k_block).ends_sum) return;
   if (scale.scale == nullptr) {
     if (scale.token_scale == nullptr) return;
     for (int64_t i = row; i < row + rows; ++i) {
@@ -219,13 +261,14 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                    const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc,
                    const TileScale& scale) {
   const int64_t columns = plan.StripColumns(strip);
-  const int64_t units = Units(plan, plan.KBlockSize(k_block));
+  const KBlock& of_k = plan.Block(k_block);
+  const int64_t units = Units(plan, of_k.size);
   const uint32_t* const a =
       static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
   const auto multiply = [&](int64_t begin, int64_t end, const NextWeight& next) {
     const auto run = [&](const auto* weight, auto* kernel) {
-      kernel(a + begin * units, end - begin, weight, columns, units, k_block == 0, c + begin * ldc,
-             ldc, next);
+      kernel(a + begin * units, end - begin, weight, columns, units, of_k.begins_sum,
+             c + begin * ldc, ldc, next);
     };
     if (block.in_halves) {
       run(static_cast<const uint16_t*>(block.panels), plan.kernels->half_weight->multiply);
@@ -249,32 +292,39 @@ bool AreFewRows(const GemmPlan& plan, int64_t rows) {
 }
 
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, void* scratch, float* c,
-                     int64_t ldc, const TileScale& tile_scale, const WeightScale& weight_scale) {
+                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
+                     float* c, int64_t ldc, const TileScale& tile_scale,
+                     const WeightScale& weight_scale) {
   const GemmKernels& kernels = *plan.kernels;
   const int64_t columns = plan.StripColumns(strip);
+  const int64_t k_begin = plan.Block(k_block).begin;
+  const uint32_t* const rows =
+      static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
+  while (!plan.Block(k_block).ends_sum) ++k_block;
+  const int64_t k_end = plan.Block(k_block).begin + plan.Block(k_block).size;
   // Tile registers load and store all their sums for each piece.
   const int64_t of_strip = std::max(kPassingUnitsOfStrip, 4 * kernels.unit_step);
   const int64_t of_panel = std::min(kPassingUnits / kernels.column_tile, kernels.block_units);
   const int64_t step = (plan.trans_weight ? of_panel : of_strip) * kernels.k_per_unit;
   const auto multiply = [&](int64_t begin, int64_t width) {
     uint32_t* const piece =
-        static_cast<uint32_t*>(scratch) + begin * Units(plan, std::min(step, plan.k));
-    const auto* a = static_cast<const uint32_t*>(panels);
-    int64_t k = 0;
-    do {  // runs once even if k is 0: that sets C
-      const int64_t size = std::min(step, plan.k - k);
+        static_cast<uint32_t*>(scratch) + begin * Units(plan, std::min(step, k_end - k_begin));
+    const uint32_t* a = rows;
+    int64_t k = k_begin;
+    do {  // runs once even if there is no k: that sets C
+      const int64_t size = std::min(step, k_end - k);
       const int64_t units = Units(plan, size);
       PackWeightPart(plan, weight, ldw, plan.StripBegin(strip) + begin, width, k, size,
                      weight_scale, piece);
-      kernels.multiply(a, group_rows, piece, width, units, k == 0, c + begin, ldc, {});
+      kernels.multiply(a, group_rows, piece, width, units, k == k_begin, c + begin, ldc, {});
       a += units * plan.row_tile;
       k += step;
-    } while (k < plan.k);
+    } while (k < k_end);
   };
   // Of a weight [n, k] one panel at a time.
   const int64_t tiles = CeilDiv(columns, kernels.column_tile);
-  const bool shares = columns * plan.k * WeightItem(plan) >= kLeastSharedWeight && NumThreads() > 1;
+  const int64_t bytes = columns * (k_end - k_begin) * WeightItem(plan);
+  const bool shares = bytes >= kLeastSharedWeight && NumThreads() > 1;
   const int64_t parts = shares ? std::min<int64_t>(tiles, NumThreads()) : 1;
   const auto run = [&](int64_t part) {
     const int64_t begin = tiles * part / parts * kernels.column_tile;
@@ -287,7 +337,7 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
   } else {
     ParallelFor(static_cast<int>(parts), run);
   }
-  ScaleSums(plan, tile_scale, strip, plan.num_k_blocks() - 1, 0, group_rows, c, ldc);
+  ScaleSums(plan, tile_scale, strip, k_block, 0, group_rows, c, ldc);
 }
 
 // The weight: blocks that are packed for one call, and weights packed whole before.
@@ -307,8 +357,8 @@ bool NextBlock(const GemmPlan& plan, int64_t* strip, int64_t* k_block) {
 WeightBlock PlainBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
                        int64_t k_block, const void* panels) {
   if (!NextBlock(plan, &strip, &k_block)) return {panels, false, nullptr, 0, 0, 0};
-  const int64_t k_begin = k_block * plan.block_k;
-  const int64_t k = plan.KBlockSize(k_block);
+  const int64_t k_begin = plan.Block(k_block).begin;
+  const int64_t k = plan.Block(k_block).size;
   const int64_t first = plan.StripBegin(strip);
   const int64_t columns = plan.StripColumns(strip);
   const int64_t bytes = WeightItem(plan);
@@ -322,7 +372,7 @@ WeightBlock PlainBlock(const GemmPlan& plan, const void* weight, int64_t ldw, in
 
 // Units of a block of the weight.
 int64_t BlockUnits(const GemmPlan& plan, int64_t strip, int64_t k_block) {
-  return PaddedColumns(plan, strip) * Units(plan, plan.KBlockSize(k_block));
+  return PaddedColumns(plan, strip) * Units(plan, plan.Block(k_block).size);
 }
 
 // Bytes that a packed weight has for a unit.
@@ -333,7 +383,7 @@ int64_t PackedUnitBytes(const GemmPlan& plan) {
 // Where a block of a packed weight begins. The order is [strip][k block][panel][unit].
 int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
   const int64_t units = plan.StripBegin(strip) * AllUnits(plan) +
-                        PaddedColumns(plan, strip) * Units(plan, k_block * plan.block_k);
+                        PaddedColumns(plan, strip) * plan.Block(k_block).units_before;
   return units * PackedUnitBytes(plan);
 }
 
@@ -349,14 +399,15 @@ constexpr int64_t kLeastFetchingRows = 5;
 
 int64_t WeightBlockBytes(const GemmPlan& plan) {
   const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
-  return RoundUp(columns * Units(plan, std::min(plan.k, plan.block_k)) * kUnitBytes,
-                 kGemmAlignment);
+  int64_t units = 0;
+  for (const KBlock& block : plan.k_blocks) units = std::max(units, Units(plan, block.size));
+  return RoundUp(columns * units * kUnitBytes, kGemmAlignment);
 }
 
 WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
                             int64_t k_block, void* scratch, const WeightScale& scale) {
   PackWeightPart(plan, weight, ldw, plan.StripBegin(strip), plan.StripColumns(strip),
-                 k_block * plan.block_k, plan.KBlockSize(k_block), scale,
+                 plan.Block(k_block).begin, plan.Block(k_block).size, scale,
                  static_cast<uint32_t*>(scratch));
   return PlainBlock(plan, weight, ldw, strip, k_block, scratch);
 }

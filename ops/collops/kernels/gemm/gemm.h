@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "collops/core/dtype.h"
 
@@ -19,6 +21,15 @@ constexpr int64_t kGemmStepBytes = 64;
 
 struct GemmKernels;  // gemm_kernels.h
 
+// Some of k, which is multiplied at a time.
+struct KBlock {
+  int64_t begin;
+  int64_t size;
+  int64_t units_before;  // of a panel (gemm_kernels.h)
+  bool begins_sum;       // C becomes the products, which else are added to it
+  bool ends_sum;         // C is complete
+};
+
 // How a product is cut: computed from dtype, shape and the kernels in use.
 struct GemmPlan {
   DType dtype;
@@ -26,21 +37,17 @@ struct GemmPlan {
   int64_t n;
   bool trans_weight;
   int64_t row_tile;  // rows of a panel
-  int64_t block_k;   // elements of k in a block; the last may have fewer
   const GemmKernels* kernels;
   bool widens_weight = false;  // the weight is int8, and rows are of floating point
+  // In the order of k. At least one, so that the first sets C even where k is 0.
+  std::vector<KBlock> k_blocks = {};
 
-  // At least 1, so that the first block sets C even where k is 0.
-  int64_t num_k_blocks() const { return k == 0 ? 1 : (k + block_k - 1) / block_k; }
-  int64_t KBlockSize(int64_t k_block) const { return Piece(k_block, block_k, k); }
+  int64_t num_k_blocks() const { return static_cast<int64_t>(k_blocks.size()); }
+  const KBlock& Block(int64_t k_block) const { return k_blocks[static_cast<size_t>(k_block)]; }
   int64_t num_strips() const { return (n + kGemmStripColumns - 1) / kGemmStripColumns; }
   int64_t StripBegin(int64_t strip) const { return strip * kGemmStripColumns; }
-  int64_t StripColumns(int64_t strip) const { return Piece(strip, kGemmStripColumns, n); }
-
- private:
-  static int64_t Piece(int64_t index, int64_t size, int64_t whole) {
-    const int64_t left = whole - index * size;
-    return left < size ? left : size;
+  int64_t StripColumns(int64_t strip) const {
+    return std::min(kGemmStripColumns, n - StripBegin(strip));
   }
 };
 
@@ -66,6 +73,17 @@ struct GemmPlan {
 
 // The plan for a dtype of rows that CanMultiply(), and of the weight: the same, or int8.
 GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight, bool widens_weight = false);
+
+// The plan of a product in leaves: C holds the sum of one after the other, each begun from zero,
+// and whoever multiplies takes it when it is complete. `borders` are those of the leaves in k, from
+// 0 to k; a leaf may be empty. Kernels are chosen that add up an element in the order of k, each
+// product and sum rounded once together (fma), so that an element's bits depend on its row, its
+// column and the leaf alone. Not for int8.
+GemmPlan PlanLeaves(DType dtype, int64_t n, bool trans_weight, const std::vector<int64_t>& borders);
+
+// Either plan for kernels that are known.
+GemmPlan PlanWith(const GemmKernels* kernels, DType dtype, int64_t n, bool trans_weight,
+                  bool widens_weight, const std::vector<int64_t>& borders);
 
 // float32, bfloat16, float16 and int8.
 bool CanMultiply(DType dtype);
@@ -131,9 +149,9 @@ void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* scr
 WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
                               int64_t k_block, int64_t rows, void* scratch);
 
-// c[group_rows, columns of the strip] = (k_block == 0 ? 0 : c) + the group's panels of this k block
-// times the block of the weight; `ldc` is in floats. Blocks of one strip come in the order of k.
-// The last one of int8 takes a `scale`, or leaves int32.
+// c[group_rows, columns of the strip] = (it begins a sum ? 0 : c) + the group's panels of this k
+// block times the block of the weight; `ldc` is in floats. Blocks of one strip come in the order of
+// k. The last one of int8 takes a `scale`, or leaves int32.
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                    const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc,
                    const TileScale& scale = {});
@@ -141,12 +159,12 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
 // Whether MultiplyFewRows() takes that many rows, and is faster.
 bool AreFewRows(const GemmPlan& plan, int64_t rows);
 
-// PackWeightBlock() and MultiplyBlock() in one, of all blocks of a strip, for at most the rows of
-// one panel: each part of the weight is packed and used in the first-level cache. `scratch` has
-// WeightBlockBytes() bytes.
+// PackWeightBlock() and MultiplyBlock() in one, of a strip and all blocks of the sum that `k_block`
+// begins, for at most the rows of one panel: each part of the weight is packed and used in the
+// first-level cache. `scratch` has WeightBlockBytes() bytes.
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, void* scratch, float* c,
-                     int64_t ldc, const TileScale& tile_scale = {},
+                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
+                     float* c, int64_t ldc, const TileScale& tile_scale = {},
                      const WeightScale& weight_scale = {});
 
 }  // namespace collops::kernels

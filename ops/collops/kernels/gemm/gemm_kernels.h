@@ -90,6 +90,10 @@ const GemmKernels* NeonGemmKernels(DType dtype);
 const GemmKernels* Avx2GemmKernels(DType dtype);
 const GemmKernels* Avx512GemmKernels(DType dtype);
 
+// The portable ones, but each product and its sum are rounded once: slow without an instruction for
+// it. Not for int8.
+const GemmKernels* PortableFusedGemmKernels(DType dtype);
+
 // For bfloat16, where Has(Extension::kAvx512BFloat16) (isa.h).
 const GemmKernels* Avx512BFloat16GemmKernels();
 

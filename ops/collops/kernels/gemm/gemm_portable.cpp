@@ -45,11 +45,40 @@ struct Portable {
   }
 };
 
+// Rounds once.
+struct PortableFused : Portable {
+  static Sum MultiplyAdd(Sum a, Sum b, Sum sum) {
+#if defined(__aarch64__)
+    return vfmaq_f32(sum, a, b);
+#else
+    // A double holds the product. Its sum is rounded to odd: an inexact one whose last bit is 0
+    // becomes its neighbour on the side of the exact sum, so that the float32 next to it is that of
+    // the exact sum.
+    using Doubles = Vector<double, 2 * kVectorBytes>;
+    using Longs = Vector<int64_t, 2 * kVectorBytes>;
+    const auto product = __builtin_convertvector(a, Doubles) * __builtin_convertvector(b, Doubles);
+    const auto addend = __builtin_convertvector(sum, Doubles);
+    const Doubles total = product + addend;
+    const Doubles back = total - product;
+    const Doubles lost = (product - (total - back)) + (addend - back);  // exactly
+    const Longs is_even = (reinterpret_cast<Longs>(total) & 1) - 1;
+    const Longs is_inexact = (lost > 0) | (lost < 0);   // not of infinities and NaNs
+    const Longs step = ((lost > 0) ^ (total > 0)) | 1;  // 1: away from zero, else -1
+    const auto odd = reinterpret_cast<Longs>(total) + (step & is_even & is_inexact);
+    return __builtin_convertvector(reinterpret_cast<Doubles>(odd), Sum);
+#endif
+  }
+};
+
 }  // namespace
 
 const GemmKernels* PortableGemmKernels(DType dtype) {
   if (dtype == DType::kInt8) return CountingKernelsFor<Portable>();
   return Float32KernelsFor<Portable>(dtype);
+}
+
+const GemmKernels* PortableFusedGemmKernels(DType dtype) {
+  return Float32KernelsFor<PortableFused>(dtype);
 }
 
 }  // namespace collops::kernels

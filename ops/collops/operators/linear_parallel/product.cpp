@@ -111,7 +111,7 @@ void MultiplyStrip(const GemmPlan& gemm, const void* panels, int64_t rows, const
                    int64_t strip, void* scratch, float* tile, const kernels::TileScale& scale) {
   const int64_t ld_tile = gemm.StripColumns(strip);
   if (kernels::AreFewRows(gemm, rows)) {
-    return kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, scratch,
+    return kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, 0, scratch,
                                     tile, ld_tile, scale);
   }
   for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
@@ -231,10 +231,10 @@ void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_
   std::byte* const scratch = run_.workspace + run_.plan.memory.weight_block;
   if (tasks.size() == 1 && tensors.packed_weight == nullptr &&
       kernels::AreFewRows(gemm, tasks[0].group.rows)) {
-    if (k_block > 0) return;  // the first call has multiplied all of k
-    return kernels::MultiplyFewRows(gemm, tasks[0].group.panels, tasks[0].group.rows,
-                                    tensors.weight, WeightLd(gemm), strip, scratch, tasks[0].tile,
-                                    ld_tile, ScaleOf(tasks[0].group), run_.weight_scale);
+    if (!gemm.Block(k_block).begins_sum) return;  // an earlier call has multiplied all of the sum
+    return kernels::MultiplyFewRows(
+        gemm, tasks[0].group.panels, tasks[0].group.rows, tensors.weight, WeightLd(gemm), strip,
+        k_block, scratch, tasks[0].tile, ld_tile, ScaleOf(tasks[0].group), run_.weight_scale);
   }
   int64_t all_rows = 0;
   for (const Task& task : tasks) all_rows += task.group.rows;
