@@ -111,6 +111,7 @@ const Reader kReaders[] = {
     {"COLLOPS_PORT", ReadPort},
     {"COLLOPS_CHECK", ReadSwitch<&Env::check>},
     {"COLLOPS_FUSED", ReadSwitch<&Env::fused>},
+    {"COLLOPS_HCCL_MEET", ReadSwitch<&Env::hccl_meet>},
     {"COLLOPS_SGLANG", ReadSwitch<&Env::sglang>},
     {"COLLOPS_VLLM", ReadSwitch<&Env::vllm>},
     {"COLLOPS_TRACE", ReadTrace},
@@ -181,6 +182,10 @@ const std::vector<EnvVariable>& EnvVariables() {
       {"COLLOPS_FUSED", "1",
        "0: LinearParallel runs as a pipeline of collectives and products, as on backends without "
        "windows, unless the operation's `engine` names another way. The result is bit-identical."},
+      {"COLLOPS_HCCL_MEET", "1",
+       "0: on hccl the ranks do not meet on the host before the first call of each of HCCL's "
+       "functions, in which HCCL connects them and waits for them itself ([npu.md](npu.md"
+       "#first-calls)). Must be equal on all ranks."},
       {"COLLOPS_ISA", "the best of this CPU",
        "Forces the instruction set of the kernels: `amx`, `avx512`, `avx2`, `neon` (arm64) or "
        "`portable`. Results do not depend on it, except for the last bits of LinearParallel's "

@@ -38,7 +38,8 @@ class Tape : public Bridge {
 
  private:
   static std::string Letter(StatusKind kind) {
-    constexpr const char* kLetters[] = {"?", "beat", "head", "finished", "failed", "left", "ended"};
+    constexpr const char* kLetters[] = {"?",      "beat", "head",  "finished",
+                                        "failed", "left", "ended", "pair"};
     return kLetters[static_cast<int>(kind)];
   }
 
@@ -130,6 +131,18 @@ TEST(ADepartureIsSentAfterTheFailureThatCausedIt) {
   EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
   EXPECT_TRUE(host.Tell());
   EXPECT_EQ(host.bridge().Told(), "");
+}
+
+// A mark goes to the host of the marked rank alone, before what its rank does next.
+TEST(AMarkIsSentToTheHostThatItIsFor) {
+  Host host(2, 2);
+  host.end(1).MarkPair(2, 1);
+  host.end(1).PublishLeft("it closed its communicator");
+  host.Look();
+  EXPECT_TRUE(host.Tell(1));
+  EXPECT_EQ(host.bridge().Told(), "pair1 left1 ");
+  EXPECT_TRUE(host.Tell(2));
+  EXPECT_EQ(host.bridge().Told(), "left1 ");
 }
 
 TEST(TheOrderIsTheSameWithLittleRoom) {

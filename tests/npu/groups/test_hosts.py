@@ -12,6 +12,8 @@ import pytest
 from patience import patience
 from tests.multihost.hosts import Host, Unavailable, network
 
+# HCCL alone would not wait for a rank that comes late.
+SOON = {"HCCL_CONNECT_TIMEOUT": str(patience(0.4))}
 PROGRAM = str(Path(__file__).parent / "ranks" / "on_hosts.py")
 LIMIT_S = patience(100.0)
 RUN = [sys.executable, "-m", "collops", "run", "--rank-table"]
@@ -55,7 +57,9 @@ def test_calls_and_groups_on_two_hosts(
     meet_at = f"{two_hosts[0].address}:29613" if way == "root info" else ""
     arguments = [*RUN, str(path), PROGRAM, ",".join(map(str, placement)), meet_at]
     launchers = [
-        host.start(arguments, env={"COLLOPS_SIM_HOST_IP": host.address, "COLLOPS_SIM_SOC": soc})
+        host.start(
+            arguments, env={"COLLOPS_SIM_HOST_IP": host.address, "COLLOPS_SIM_SOC": soc, **SOON}
+        )
         for host in two_hosts
     ]
     for number, launcher in enumerate(launchers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.npu.simulated.simulated_rank import (
     E_NOT_SUPPORT,
     E_PARA,
     E_PTR,
+    E_TIMEOUT,
     PROD,
     RECV,
     SEND,
@@ -294,12 +296,40 @@ DIFFERENT: dict[str, Callable[[Rank, Memory, Memory, bool], list[Args]]] = {
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_ranks_that_differ_fail_on_both(on_ranks: Any, name: str) -> None:
-    def work(one: Rank) -> bool:
-        for call in DIFFERENT[name](one, *both(one), one.rank == 1):
-            assert one.start(*call) == 0
-        return one.sync() != 0 and one.async_error() != 0
+    """On the stream, or where they connect for it: in the first call of each function."""
 
-    assert on_ranks(work, 2) == [True] * 2
+    def work(one: Rank) -> bool:
+        calls = DIFFERENT[name](one, *both(one), one.rank == 1)
+        codes = {one.start(*call) for call in calls}
+        if codes == {E_TIMEOUT}:
+            return "EI0006: rank" in one.text() and one.async_error() != 0
+        return codes == {0} and one.sync() != 0 and one.async_error() != 0
+
+    assert on_ranks(work, 2, HCCL_CONNECT_TIMEOUT="1") == [True] * 2
+
+
+def test_the_first_call_of_each_function_waits_on_the_host(on_ranks: Any) -> None:
+    """Rank 1 comes late: to AllReduce, again, to AllGather, and to both directions of a message."""
+
+    def work(one: Rank) -> list[bool]:
+        x, y = both(one)
+        calls = [right_calls(x, y)[name] for name in ("HcclAllReduce", "HcclAllGather")]
+        made: list[Args] = [("HcclAllReduce", *calls[0])] * 2 + [("HcclAllGather", *calls[1])]
+        for sender in (0, 1):
+            name = "HcclSend" if one.rank == sender else "HcclRecv"
+            made += [(name, x, 1, INT32, 1 - one.rank)] * 2
+        waited = []
+        for number, call in enumerate(made):
+            one.meet(f"call {number}")
+            time.sleep(0.3 * one.rank)
+            begin = time.monotonic()
+            assert one.start(*call) == 0
+            waited.append(time.monotonic() - begin > 0.15)
+        assert one.sync() == 0
+        return waited
+
+    late = [True, False, True, True, False, True, False]
+    assert on_ranks(work, 2) == [late, [False] * 7]
 
 
 def test_a_send_ends_when_the_peer_has_received(on_ranks: Any) -> None:

@@ -50,14 +50,14 @@ std::string SharedText::Read() const {
 }
 
 // The part of one rank: its Member | two details, each with a refusal's text, an encoded agreement
-// and the shared bytes.
+// and the shared bytes | its marks for each rank.
 int64_t Board::DetailBytes(int rank_size) {
   return RoundUp(int64_t{kReasonBytes} + Agreement::EncodedBytes(rank_size) + kShareBytes,
                  kLineBytes);
 }
 
 int64_t Board::RankBytes(int rank_size) {
-  return int64_t{sizeof(Member)} + 2 * DetailBytes(rank_size);
+  return int64_t{sizeof(Member)} + 2 * DetailBytes(rank_size) + MarkBytes(rank_size);
 }
 
 int64_t Board::Bytes(int rank_size) {
@@ -83,6 +83,10 @@ int64_t* Board::agreement(int rank, uint64_t step) const {
 
 std::byte* Board::shared(int rank, uint64_t step) const {
   return Detail(rank, step) + kReasonBytes + agreement_bytes_;
+}
+
+std::atomic<uint8_t>& Board::pair_mark(int rank, int peer) const {
+  return reinterpret_cast<std::atomic<uint8_t>*>(RankBase(rank) + marks_begin_)[peer];
 }
 
 }  // namespace collops::control

@@ -68,9 +68,10 @@ struct alignas(kLineBytes) Member {
   std::atomic<int64_t> alive_ms;  // when this rank's watcher was last known to be alive
   // How many calls on streams it made before it closed the communicator; all of them have ended.
   std::atomic<uint64_t> left_after;
-  int32_t code;               // error code; valid if this is failed_rank
-  char reason[kReasonBytes];  // why the rank left or failed
-  SharedText pair_call;       // what the rank waits for in its pair lane
+  int32_t code;                      // error code; valid if this is failed_rank
+  std::atomic<uint32_t> pair_marks;  // how many it has put on the board
+  char reason[kReasonBytes];         // why the rank left or failed
+  SharedText pair_call;              // what the rank waits for in its pair lane
 
   // Used for steps whose first signal is not written by the backend.
   struct alignas(kLineBytes) Head {
@@ -99,6 +100,7 @@ class Board {
       : base_(static_cast<std::byte*>(base)),
         detail_bytes_(DetailBytes(rank_size)),
         rank_bytes_(RankBytes(rank_size)),
+        marks_begin_(rank_bytes_ - MarkBytes(rank_size)),
         agreement_bytes_(Agreement::EncodedBytes(rank_size)) {}
 
   static int64_t Bytes(int rank_size);
@@ -110,9 +112,12 @@ class Board {
   char* refusal_reason(int rank, uint64_t step) const;
   int64_t* agreement(int rank, uint64_t step) const;
   std::byte* shared(int rank, uint64_t step) const;
+  // What a rank has told `peer`: Endpoint::MarkPair().
+  std::atomic<uint8_t>& pair_mark(int rank, int peer) const;
 
  private:
   static int64_t DetailBytes(int rank_size);
+  static int64_t MarkBytes(int rank_size) { return RoundUp(rank_size, kLineBytes); }
   static int64_t RankBytes(int rank_size);
   std::byte* RankBase(int rank) const { return base_ + kPageBytes + rank * rank_bytes_; }
   std::byte* Detail(int rank, uint64_t step) const;
@@ -120,6 +125,7 @@ class Board {
   std::byte* base_ = nullptr;
   int64_t detail_bytes_ = 0;
   int64_t rank_bytes_ = 0;
+  int64_t marks_begin_ = 0;
   int64_t agreement_bytes_ = 0;
 };
 

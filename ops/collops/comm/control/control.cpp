@@ -3,15 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/placement/placement.h"
+#include "collops/core/process/interrupt.h"
 #include "collops/core/process/per_process.h"
 #include "collops/core/trace/spans.h"
 
@@ -269,6 +272,28 @@ Status Control::Share(const Agreement& agreement, const void* mine, int64_t byte
       std::memcpy(static_cast<std::byte*>(all) + r * bytes + begin, board.shared(r, number), piece);
     }
     COLLOPS_RETURN_IF_ERROR(step().End());
+  }
+  return Ok();
+}
+
+Status Control::MeetPairs(const char* name, const std::vector<PairMark>& pairs) {
+  COLLOPS_RETURN_IF_ERROR(CheckBoard());
+  RankSet peers = RankSet::None(spec_.rank_size);
+  for (const PairMark& pair : pairs) {
+    endpoint().MarkPair(pair.peer, pair.mine);
+    peers.Add(pair.peer);
+  }
+  const Deadline deadline = Deadline::After(timeout_s());
+  for (const PairMark& pair : pairs) {
+    while (!endpoint().HasMarked(pair.peer, pair.theirs)) {
+      COLLOPS_RETURN_IF_ERROR(Peek(name, 0, peers));
+      COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, name, ": rank ", spec_.rank,
+                        " was interrupted");
+      COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, name, ": timed out after ",
+                        deadline.timeout_s(), " s: ", endpoint().DescribeRank(pair.peer),
+                        ", has not come to its part of the message");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   return Ok();
 }

@@ -160,6 +160,14 @@ class Control {
   Status Agree(const Agreement& agreement);
   // As Agree(), and every rank gets `bytes` of every rank: all[r] = mine of rank r.
   Status Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all);
+  // Waits until each rank of `pairs` has come to what it does with this one: this rank's mark and
+  // the other's (Endpoint::MarkPair()). Other ranks take no part.
+  struct PairMark {
+    int peer;
+    uint8_t mine;
+    uint8_t theirs;
+  };
+  Status MeetPairs(const char* name, const std::vector<PairMark>& pairs);
   // Takes part in the next step with a refusal: the other ranks get the reason's message at once.
   Status Refuse(const char* name, const Status& reason);
   // Marks an error of this call as local to this rank: it does not end the group. Returns `error`.

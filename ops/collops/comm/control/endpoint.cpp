@@ -133,6 +133,11 @@ void Endpoint::PublishLeft(const std::string& reason, uint64_t calls) {
   RingEveryLane();
 }
 
+void Endpoint::MarkPair(int peer, uint8_t mark) {
+  const uint8_t before = board_.pair_mark(rank_, peer).fetch_or(mark, std::memory_order_release);
+  if ((before & mark) != mark) ++board_.member(rank_).pair_marks;
+}
+
 int Endpoint::WitnessOf(int rank) const {
   if (!IsRemote(rank)) return rank;
   int witness = 0;

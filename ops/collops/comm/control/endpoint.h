@@ -122,6 +122,14 @@ class Endpoint {
   // As FindLoss(), for one rank in its pair lane. `left`: the rank has closed its communicator.
   Status FindDeparture(int rank, bool* left) const;
 
+  // Tells `peer`, for good, that this rank has come to something that the two do together: the bits
+  // of `mark`. Rings nobody.
+  void MarkPair(int peer, uint8_t mark);
+  // Whether `peer` has told this rank so.
+  bool HasMarked(int peer, uint8_t mark) const {
+    return (board_.pair_mark(peer, rank_).load(std::memory_order_acquire) & mark) == mark;
+  }
+
   // A rank of another host: its state here is what its watcher has sent.
   bool IsRemote(int rank) const {
     return group_->peers[static_cast<size_t>(rank)].host != group_->host;

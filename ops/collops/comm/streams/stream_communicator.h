@@ -270,6 +270,10 @@ class StreamCommunicator : public BackendCommunicator {
   Status EnqueueBarrier(const Agreement& agreement, void* stream, Step&& step);
 
   Status MeetOnce(const char* name);
+  // Whether calls on the stream go into a graph.
+  Status FindCapture(void* stream, bool* is_captured) const {
+    return calls_.FindCapture(stream, is_captured);
+  }
   // Refuses with an error of this rank alone.
   Status Decline(const char* name, const Status& reason);
   // The error with the call's name in front, unless it is there already.

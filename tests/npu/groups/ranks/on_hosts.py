@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import torch
 import torch_npu  # noqa: F401
@@ -38,6 +39,18 @@ def check_sums(comm: collops.Communicator, rank: int, ranks: range) -> None:
     assert torch.equal(product.cpu(), torch.full((1, 3), float(row))), product.cpu()
 
 
+def check_messages(comm: collops.Communicator, rank: int, last: int) -> None:
+    """From the first rank to the last and back; the last one comes late."""
+    if rank == last:
+        time.sleep(0.5)
+    for sender, receiver in ((0, last), (last, 0)):
+        if rank == sender:
+            comm.send(numbers(rank, 3).npu(), receiver)
+        elif rank == receiver:
+            got = comm.recv(numbers(9, 3).npu(), sender).cpu()
+            assert torch.equal(got, numbers(sender, 3)), got
+
+
 def main(placement: list[int], meet_at: str) -> None:
     """Without `meet_at` the ranks are connected by the job's rank table, else by root info."""
     torch.npu.set_device(int(os.environ["LOCAL_RANK"]))
@@ -47,6 +60,7 @@ def main(placement: list[int], meet_at: str) -> None:
     rank, ranks = comm.rank, range(comm.size)
     check_gather(comm, rank, list(ranks))
     check_sums(comm, rank, ranks)
+    check_messages(comm, rank, comm.size - 1)
     parts = []
     for colors in (placement, [r % 2 for r in ranks]):  # inside hosts, and across them
         parts.append(comm.split(colors[rank]))

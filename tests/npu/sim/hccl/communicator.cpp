@@ -1,8 +1,11 @@
 #include "communicator.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "arithmetic.h"
@@ -35,6 +38,44 @@ int Connect(Mesh& mesh, const std::string& root, const std::string& host, int ra
             int device) {
   const std::string error = mesh.Connect(root, host, rank, size, device, ConnectS());
   return error.empty() ? kSuccess : Refuse(kTimeout, error + " before HCCL_CONNECT_TIMEOUT");
+}
+
+std::vector<Communicator::End> Communicator::EndsOf(const Call& call) const {
+  std::vector<End> ends;
+  for (const Pair& pair : call.pairs) {
+    const bool up = pair.sends == (pair.peer > rank_);
+    const uint64_t way = call.kind == Call::kBatch ? 0 : 1 + static_cast<uint64_t>(up);
+    ends.emplace_back(call.kind * 4 + way, pair.peer);
+  }
+  for (int r = 0; r < size_ && !call.IsOfPairs(); ++r) {
+    if (r != rank_) ends.emplace_back(call.kind * 4, r);
+  }
+  return ends;
+}
+
+int Communicator::Link(const Call& call) {
+  const std::lock_guard<std::mutex> lock(linking_);
+  const double until = Now() + ConnectS();
+  std::vector<End> missing;
+  for (const End& end : EndsOf(call)) {
+    if (linked_.insert(end).second) missing.push_back(end);
+  }
+  for (const End& end : missing) mesh_.Tell(kLinks, end.second, &end.first, sizeof(end.first), 1);
+  for (const End& end : missing) {
+    uint64_t told = 0;
+    while (heard_.count(end) == 0) {
+      if (mesh_.Hear(kLinks, end.second, &told, sizeof(told), until - Now())) {
+        heard_.emplace(told, end.second);
+        continue;
+      }
+      // HCCL does not see that a rank has ended.
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::max(until - Now(), 0.0)));
+      error_ = kTimeout;
+      return Refuse(kTimeout, "EI0006: rank " + std::to_string(end.second) +
+                                  " has not connected before HCCL_CONNECT_TIMEOUT");
+    }
+  }
+  return kSuccess;
 }
 
 void Communicator::Enqueue(Call call, Stream* stream) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "acl.h"
@@ -36,7 +37,7 @@ double ConnectS();
 int Connect(Mesh& mesh, const std::string& root, const std::string& host, int rank, int size,
             int device);
 // What the ranks' sockets are for.
-enum Channel { kStreams, kHosts, kNumChannels };
+enum Channel { kStreams, kHosts, kLinks, kNumChannels };
 
 // One rank of a group. Its calls run one after the other in the order in which they were made, each
 // on the stream it was given, and each is compared with the peers' before anything moves.
@@ -61,9 +62,16 @@ class Communicator {
   std::set<uint64_t> sub_ids;
   std::set<std::string> sub_names;
 
+  // Connects the ranks of a call, in the first one of its function, or of its function and the two
+  // ranks of a message. Waits on the host, as HCCL does: nothing but HCCL_CONNECT_TIMEOUT ends it,
+  // and then the communicator, too.
+  int Link(const Call& call);
   void Enqueue(Call call, Stream* stream);
 
  private:
+  // A function, and the direction of a message; and the other rank.
+  using End = std::pair<uint64_t, int>;
+  std::vector<End> EndsOf(const Call& call) const;
   // The place of a call in this rank's order, and its number among the collectives.
   struct Place {
     uint64_t turn;
@@ -86,6 +94,9 @@ class Communicator {
   std::atomic<int> error_{0};
   std::mutex mutex_;
   std::condition_variable turn_;
+  std::mutex linking_;
+  std::set<End> linked_;
+  std::set<End> heard_;  // the other rank waits for this one
   uint64_t num_calls_ = 0;
   uint64_t num_collectives_ = 0;
   uint64_t next_ = 0;  // the call whose turn it is

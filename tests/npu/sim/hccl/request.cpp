@@ -186,6 +186,7 @@ int Request::Start(Call call, Span input, Span output) {
   }
   if (input.count > 0) call.memory.push_back(input.data);
   if (output.count > 0) call.memory.push_back(output.data);
+  if (const int code = communicator_->Link(call)) return code;
   communicator_->Enqueue(std::move(call), stream_);
   return kSuccess;
 }

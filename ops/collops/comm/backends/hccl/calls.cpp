@@ -12,6 +12,14 @@
 namespace collops::hccl {
 namespace {
 
+// Calls a collective of HCCL, for whose first call the ranks meet.
+template <typename Call, typename Function, typename... Args>
+Status Run(HcclCommunicator& comm, const Call& call, const char* name, Function function,
+           Args... args) {
+  COLLOPS_RETURN_IF_ERROR(comm.MeetFor(name, *call.agreement, call.stream));
+  return ToStatus(comm.api(), function(args..., comm.hccl(), call.stream), name);
+}
+
 // A call's counts and displacements as HCCL takes them: uint64_t, in elements of the type that is
 // passed to HCCL.
 struct HcclCounts {
@@ -43,17 +51,15 @@ HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_siz
   return {first, first + rank_size};
 }
 
-Status GatherEvenly(const HcclCommunicator& comm, const AllGatherVCall& call) {
+Status GatherEvenly(HcclCommunicator& comm, const AllGatherVCall& call) {
   const Carriage carriage = CarriageOf(call.dtype);
   const auto count = static_cast<uint64_t>(call.recv_counts[0] * carriage.scale);
-  return ToStatus(comm.api(),
-                  comm.api().all_gather(const_cast<void*>(call.x), call.output, count,
-                                        carriage.type, comm.hccl(), call.stream),
-                  "HcclAllGather");
+  return Run(comm, call, "HcclAllGather", comm.api().all_gather, const_cast<void*>(call.x),
+             call.output, count, carriage.type);
 }
 
 // HCCL documents that x is not the output.
-Status GatherAtOnce(const HcclCommunicator& comm, const AllGatherVCall& call, KeepAlive* keep) {
+Status GatherAtOnce(HcclCommunicator& comm, const AllGatherVCall& call, KeepAlive* keep) {
   const int64_t own = call.recv_counts[comm.rank()];
   const void* const place = ElementAt(call.output, call.rdispls[comm.rank()], call.dtype);
   COLLOPS_CHECK_ARG(
@@ -65,14 +71,12 @@ Status GatherAtOnce(const HcclCommunicator& comm, const AllGatherVCall& call, Ke
                                        call.keep != nullptr, keep);
   const auto send_count = static_cast<uint64_t>(own * carriage.scale);
   void* const x = own > 0 ? const_cast<void*>(call.x) : comm.sent_nothing();
-  return ToStatus(comm.api(),
-                  comm.api().all_gather_v(x, send_count, call.output, counts.counts, counts.displs,
-                                          carriage.type, comm.hccl(), call.stream),
-                  "HcclAllGatherV");
+  return Run(comm, call, "HcclAllGatherV", comm.api().all_gather_v, x, send_count, call.output,
+             counts.counts, counts.displs, carriage.type);
 }
 
 // Each rank broadcasts its block from its place in the output.
-Status GatherByBroadcasts(const HcclCommunicator& comm, const AllGatherVCall& call) {
+Status GatherByBroadcasts(HcclCommunicator& comm, const AllGatherVCall& call) {
   const Carriage carriage = CarriageOf(call.dtype);
   const int64_t own = call.recv_counts[comm.rank()];
   COLLOPS_RETURN_IF_ERROR(Copy(comm.api(),
@@ -80,17 +84,15 @@ Status GatherByBroadcasts(const HcclCommunicator& comm, const AllGatherVCall& ca
                                call.x, own * SizeOf(call.dtype), call.stream));
   for (int r = 0; r < comm.size(); ++r) {
     if (call.recv_counts[r] == 0) continue;
-    COLLOPS_RETURN_IF_ERROR(ToStatus(
-        comm.api(),
-        comm.api().broadcast(ElementAt(call.output, call.rdispls[r], call.dtype),
-                             static_cast<uint64_t>(call.recv_counts[r] * carriage.scale),
-                             carriage.type, static_cast<uint32_t>(r), comm.hccl(), call.stream),
-        "HcclBroadcast"));
+    COLLOPS_RETURN_IF_ERROR(Run(comm, call, "HcclBroadcast", comm.api().broadcast,
+                                ElementAt(call.output, call.rdispls[r], call.dtype),
+                                static_cast<uint64_t>(call.recv_counts[r] * carriage.scale),
+                                carriage.type, static_cast<uint32_t>(r)));
   }
   return Ok();
 }
 
-Status Gather(const HcclCommunicator& comm, const AllGatherVCall& call, KeepAlive* keep) {
+Status Gather(HcclCommunicator& comm, const AllGatherVCall& call, KeepAlive* keep) {
   // Every rank knows all counts, so all ranks skip an empty call.
   if (AreZero(call.recv_counts, comm.size())) return Ok();
   if (AreEven(call.recv_counts, call.rdispls, comm.size())) return GatherEvenly(comm, call);
@@ -114,43 +116,34 @@ struct Reduced {
   void* output = nullptr;  // not null
 };
 
-Status ScatterEvenly(const HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what) {
+Status ScatterEvenly(HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what) {
   COLLOPS_RETURN_IF_ERROR(FindReduction(call.dtype, call.op, &what->type, &what->reduction));
-  return ToStatus(
-      comm.api(),
-      comm.api().reduce_scatter(what->x, what->output, static_cast<uint64_t>(call.send_counts[0]),
-                                what->type, what->reduction, comm.hccl(), call.stream),
-      "HcclReduceScatter");
+  return Run(comm, call, "HcclReduceScatter", comm.api().reduce_scatter, what->x, what->output,
+             static_cast<uint64_t>(call.send_counts[0]), what->type, what->reduction);
 }
 
-Status ScatterAtOnce(const HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what,
+Status ScatterAtOnce(HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what,
                      KeepAlive* keep) {
   const HcclCounts counts =
       TakeCounts(call.send_counts, call.sdispls, comm.size(), 1, call.keep != nullptr, keep);
   const auto received = static_cast<uint64_t>(call.send_counts[comm.rank()]);
-  return ToStatus(
-      comm.api(),
-      comm.api().reduce_scatter_v(what->x, counts.counts, counts.displs, what->output, received,
-                                  what->type, what->reduction, comm.hccl(), call.stream),
-      "HcclReduceScatterV");
+  return Run(comm, call, "HcclReduceScatterV", comm.api().reduce_scatter_v, what->x, counts.counts,
+             counts.displs, what->output, received, what->type, what->reduction);
 }
 
 // Each rank is the root of its own slice.
-Status ScatterByReductions(const HcclCommunicator& comm, const ReduceScatterVCall& call,
-                           Reduced* what) {
+Status ScatterByReductions(HcclCommunicator& comm, const ReduceScatterVCall& call, Reduced* what) {
   for (int r = 0; r < comm.size(); ++r) {
     if (call.send_counts[r] == 0) continue;
-    COLLOPS_RETURN_IF_ERROR(ToStatus(
-        comm.api(),
-        comm.api().reduce(ElementAt(what->x, call.sdispls[r], call.dtype), what->output,
-                          static_cast<uint64_t>(call.send_counts[r]), what->type, what->reduction,
-                          static_cast<uint32_t>(r), comm.hccl(), call.stream),
-        "HcclReduce"));
+    COLLOPS_RETURN_IF_ERROR(Run(comm, call, "HcclReduce", comm.api().reduce,
+                                ElementAt(what->x, call.sdispls[r], call.dtype), what->output,
+                                static_cast<uint64_t>(call.send_counts[r]), what->type,
+                                what->reduction, static_cast<uint32_t>(r)));
   }
   return Ok();
 }
 
-Status Scatter(const HcclCommunicator& comm, const ReduceScatterVCall& call, KeepAlive* keep) {
+Status Scatter(HcclCommunicator& comm, const ReduceScatterVCall& call, KeepAlive* keep) {
   // Every rank knows all counts, so all ranks skip an empty call.
   if (AreZero(call.send_counts, comm.size())) return Ok();
   Reduced what;
@@ -236,10 +229,24 @@ bool IsBatch(const char* name) {
   return std::strcmp(name, "Send") != 0 && std::strcmp(name, "Recv") != 0;
 }
 
+// By what two ranks know of each other that they have come to a message.
+std::vector<control::Control::PairMark> MarksOf(const std::vector<Item>& items, bool batched) {
+  enum : uint8_t { kSends = 1, kReceives = 2, kIsInBatch = 4 };
+  std::vector<control::Control::PairMark> marks;
+  for (const Item& item : items) {
+    const bool sends = item.item.way == SendRecvType::kSend;
+    const uint8_t mine = batched ? kIsInBatch : sends ? kSends : kReceives;
+    const uint8_t theirs = batched ? kIsInBatch : sends ? kReceives : kSends;
+    marks.push_back({static_cast<int>(item.item.peer), mine, theirs});
+  }
+  return marks;
+}
+
 // HCCL takes one message per rank and direction in a batch, so the second ones are a second batch.
 // Both ranks count alike: the n-th message between them is in the n-th batch of both.
-Status PutMessages(const HcclCommunicator& comm, const Transfer* list, int count, bool batched,
+Status PutMessages(HcclCommunicator& comm, const CallName& name, const Transfer* list, int count,
                    Stream stream) {
+  const bool batched = IsBatch(name.op);
   COLLOPS_RETURN_IF_ERROR(CopyOwn(comm, list, count, stream));
   std::vector<Item> items;
   int turns = 0;
@@ -249,6 +256,7 @@ Status PutMessages(const HcclCommunicator& comm, const Transfer* list, int count
     items.push_back({item, CountBefore(items, item)});
     turns = std::max(turns, items.back().turn + 1);
   }
+  COLLOPS_RETURN_IF_ERROR(comm.MeetFor(name.called, MarksOf(items, batched), stream));
   if (!batched && items.size() == 1) return One(comm, items[0].item, stream);
   for (int turn = 0; turn < turns; ++turn) {
     std::vector<SendRecvItem> batch;
@@ -295,11 +303,9 @@ Status HcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
         TakeCounts(call.recv_counts, call.rdispls, size(), carriage.scale, held, keep);
     const void* const x = AreZero(call.send_counts, size()) ? sent_nothing() : call.x;
     const void* const output = AreZero(call.recv_counts, size()) ? received_nothing() : call.output;
-    COLLOPS_RETURN_IF_ERROR(ToStatus(
-        api_,
-        api_.all_to_all_v(x, sends.counts, sends.displs, carriage.type, output, receives.counts,
-                          receives.displs, carriage.type, hccl(), call.stream),
-        "HcclAlltoAllV"));
+    COLLOPS_RETURN_IF_ERROR(Run(*this, call, "HcclAlltoAllV", api_.all_to_all_v, x, sends.counts,
+                                sends.displs, carriage.type, output, receives.counts,
+                                receives.displs, carriage.type));
     return ZeroGaps(*this, call);
   });
 }
@@ -310,11 +316,8 @@ Status HcclCommunicator::DoAllReduce(const AllReduceCall& call) {
     DataType type = DataType::kInt8;
     Reduction reduction = Reduction::kSum;
     COLLOPS_RETURN_IF_ERROR(FindReduction(call.dtype, call.op, &type, &reduction));
-    return ToStatus(
-        api_,
-        api_.all_reduce(const_cast<void*>(call.x), call.output, static_cast<uint64_t>(call.count),
-                        type, reduction, hccl(), call.stream),
-        "HcclAllReduce");
+    return Run(*this, call, "HcclAllReduce", api_.all_reduce, const_cast<void*>(call.x),
+               call.output, static_cast<uint64_t>(call.count), type, reduction);
   });
 }
 
@@ -322,17 +325,15 @@ Status HcclCommunicator::DoBroadcast(const BroadcastCall& call) {
   return Enqueue(call, [&](KeepAlive*) -> Status {
     if (call.count == 0) return Ok();  // on every rank
     const Carriage carriage = CarriageOf(call.dtype);
-    return ToStatus(
-        api_,
-        api_.broadcast(call.data, static_cast<uint64_t>(call.count * carriage.scale), carriage.type,
-                       static_cast<uint32_t>(call.root), hccl(), call.stream),
-        "HcclBroadcast");
+    return Run(*this, call, "HcclBroadcast", api_.broadcast, call.data,
+               static_cast<uint64_t>(call.count * carriage.scale), carriage.type,
+               static_cast<uint32_t>(call.root));
   });
 }
 
 Status HcclCommunicator::DoMessages(const CallName& name, Transfer* list, int count, void* stream) {
   return EnqueueMessages(name.called, "HCCL", list, count, stream,
-                         [&] { return PutMessages(*this, list, count, IsBatch(name.op), stream); });
+                         [&] { return PutMessages(*this, name, list, count, stream); });
 }
 
 Status HcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {

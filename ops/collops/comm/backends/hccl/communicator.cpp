@@ -13,6 +13,7 @@
 #include "collops/comm/backends/hccl/backend.h"
 #include "collops/comm/control/first_contact/hosts_meeting.h"
 #include "collops/comm/placement/rank_table.h"
+#include "collops/core/env.h"
 #include "collops/core/process/per_process.h"
 
 namespace collops::hccl {
@@ -169,6 +170,8 @@ HcclCommunicator::HcclCommunicator(std::shared_ptr<control::Control> control, co
       runtime_(api) {
   if (caller_comm != nullptr) caller_comm_ = CommHandle::OfCaller(api, size(), caller_comm);
   SetCompute(std::make_unique<AclCompute>(api, device_index()));
+  Env env;
+  if (Env::Read(&env).ok()) meets_ = env.hccl_meet;  // an error was reported before
   Begin();
 }
 
@@ -286,6 +289,40 @@ bool OnSeveralServers(control::Control& control, int size) {
 
 }  // namespace
 
+Status HcclCommunicator::FindWhetherToMeet(Stream stream, bool* meets) const {
+  bool is_captured = false;
+  *meets = meets_ && control().has_board();
+  if (*meets) COLLOPS_RETURN_IF_ERROR(FindCapture(stream, &is_captured));
+  *meets = *meets && !is_captured;
+  return Ok();
+}
+
+Status HcclCommunicator::MeetFor(const char* function, const Agreement& agreement, Stream stream) {
+  if (compares() || met_.count(function) > 0) return Ok();
+  bool meets = false;
+  COLLOPS_RETURN_IF_ERROR(FindWhetherToMeet(stream, &meets));
+  if (!meets) return Ok();
+  Agreement first = agreement.WithoutTerms();
+  COLLOPS_RETURN_IF_ERROR(control().Agree(first.EqualText("HCCL's function", function)));
+  met_.insert(function);
+  return Ok();
+}
+
+Status HcclCommunicator::MeetFor(const char* called,
+                                 const std::vector<control::Control::PairMark>& pairs,
+                                 Stream stream) {
+  bool meets = false;
+  COLLOPS_RETURN_IF_ERROR(FindWhetherToMeet(stream, &meets));
+  std::vector<control::Control::PairMark> first;
+  for (const control::Control::PairMark& pair : pairs) {
+    if ((met_pairs_[pair.peer] & pair.mine) == 0) first.push_back(pair);
+  }
+  if (!meets || first.empty()) return Ok();
+  COLLOPS_RETURN_IF_ERROR(control().MeetPairs(called, first));
+  for (const control::Control::PairMark& pair : first) met_pairs_[pair.peer] |= pair.mine;
+  return Ok();
+}
+
 // Connects the ranks by the part that a split made, by the group's rank table, or by rank 0's root
 // info, which goes over the host connection. The ranks also agree on what HCCL has on their SoCs.
 // In HCCL it waits at most HCCL_CONNECT_TIMEOUT.
@@ -302,6 +339,7 @@ Status HcclCommunicator::Meet() {
     }
     Agreement agreement(kFirstContact);
     agreement.EqualText("COLLOPS_CHECK", compares() ? "1" : "0")
+        .EqualText("COLLOPS_HCCL_MEET", meets_ ? "1" : "0")
         .EqualText("the way to meet", Name(way))
         .EqualText("HcclAllGatherV", abilities.all_gather_v ? "there" : "missing")
         .EqualText("HcclReduceScatterV", abilities.reduce_scatter_v ? "there" : "missing");

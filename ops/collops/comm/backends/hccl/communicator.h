@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -248,6 +249,12 @@ class HcclCommunicator final : public StreamCommunicator {
   const Api& api() const { return api_; }
   Comm hccl() const { return handle_->comm(); }
   const Abilities& abilities() const { return abilities_; }
+  // HCCL connects ranks in the first call of each of its functions, and of Send and Recv for each
+  // pair of ranks, and nothing but HCCL_CONNECT_TIMEOUT ends its wait for them. So these ranks meet
+  // on the host before that call, unless it is captured or COLLOPS_CHECK=1 has compared it.
+  Status MeetFor(const char* function, const Agreement& agreement, Stream stream);
+  Status MeetFor(const char* called, const std::vector<control::Control::PairMark>& pairs,
+                 Stream stream);
   // Passed for a side of a call without elements, never read or written. Some versions of HCCL take
   // no null there, and none takes one address for both sides, whatever the counts are.
   void* sent_nothing() const { return stand_in_; }
@@ -282,13 +289,18 @@ class HcclCommunicator final : public StreamCommunicator {
 
  private:
   Status Connect(std::shared_ptr<CommHandle> handle, Abilities abilities);
+  // Whether the ranks are to meet for a call on the stream.
+  Status FindWhetherToMeet(Stream stream, bool* meets) const;
 
   const Api& api_;
   AclRuntime runtime_;
   std::shared_ptr<CommHandle> caller_comm_;
   std::shared_ptr<CommHandle> handle_;
   Abilities abilities_;
-  void* stand_in_ = nullptr;  // AllocateStandIn()'s
+  bool meets_ = true;                 // COLLOPS_HCCL_MEET
+  std::set<std::string> met_;         // the functions for which the ranks have met
+  std::map<int, uint8_t> met_pairs_;  // this rank's marks, by peer
+  void* stand_in_ = nullptr;          // AllocateStandIn()'s
 };
 
 }  // namespace collops::hccl

@@ -29,7 +29,7 @@ std::shared_ptr<Group> Outline(const Group& group) {
 }
 
 // Changes with the contents of a board, so that hosts with different versions refuse each other.
-constexpr uint64_t kUpdateMagic = 0x6e657734 + (Agreement::kMaxWords << 16) + kShareBytes;
+constexpr uint64_t kUpdateMagic = 0x6e657735 + (Agreement::kMaxWords << 16) + kShareBytes;
 
 size_t AgreementBytes(int rank_size) {
   return static_cast<size_t>(Agreement::EncodedBytes(rank_size));
@@ -52,7 +52,7 @@ bool Decode(const Frame& frame, int rank_size, StatusUpdate* update) {
   FieldReader fields(frame);
   if (fields.Number() != kUpdateMagic) return false;
   constexpr int kFirst = static_cast<int>(StatusKind::kHeartbeat);
-  constexpr int kLast = static_cast<int>(StatusKind::kEnded);
+  constexpr int kLast = static_cast<int>(StatusKind::kPair);
   *update = {};
   update->kind = static_cast<StatusKind>(fields.Int(kFirst, kLast));
   update->rank = fields.Int(0, rank_size - 1);
@@ -101,6 +101,9 @@ void StatusSender::Look(bool all) {
   for (size_t i = 0; i < reported_.size(); ++i) {
     const Seen& seen = SeenOf(reported_[i]);
     if (seen.failed) LookAtHeadsOf(seen.failed_step);
+  }
+  for (const int rank : ranks_) {
+    SeenOf(rank).pair_marks = board_.member(rank).pair_marks.load(std::memory_order_acquire);
   }
 }
 
@@ -187,6 +190,9 @@ bool StatusSender::SendTo(int host, Bridge* bridge) {
   if (sent_.size() <= static_cast<size_t>(host)) sent_.resize(static_cast<size_t>(host) + 1);
   std::vector<Sent>& all = sent_[static_cast<size_t>(host)];
   all.resize(reported_.size());
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (!SendPairs(ranks_[i], &all[i], host, bridge)) return false;
+  }
   // One kind after the other, each for all ranks: the cause (a head, another rank's failure) is
   // sent before the failure or departure that it caused.
   for (const StatusKind kind : {StatusKind::kHead, StatusKind::kFinished, StatusKind::kFailed,
@@ -244,6 +250,21 @@ bool StatusSender::SendState(StatusKind kind, int rank, Sent* sent, int host,
   return true;
 }
 
+// All marks for the host's ranks, again with each new one: there are few.
+bool StatusSender::SendPairs(int rank, Sent* sent, int host, Bridge* bridge) const {
+  const uint64_t marks = SeenOf(rank).pair_marks;
+  uint64_t& known = sent->states[static_cast<size_t>(StatusKind::kPair)];
+  if (known == marks) return true;
+  for (int peer = 0; peer < rank_size_; ++peer) {
+    const uint8_t mark = board_.pair_mark(rank, peer).load(std::memory_order_acquire);
+    if (mark == 0 || HostOf(peer) != host) continue;
+    const StatusUpdate update{StatusKind::kPair, rank, static_cast<uint64_t>(peer), 0, 0, mark};
+    if (!bridge->Tell(host, Encode(update, rank_size_))) return false;
+  }
+  known = marks;
+  return true;
+}
+
 StatusReplica::StatusReplica(const Group& group, int rank_size) : own_host_(group.host) {
   const std::shared_ptr<Group> outline = Outline(group);
   for (int r = 0; r < rank_size; ++r) {
@@ -295,6 +316,10 @@ bool StatusReplica::Apply(int host, const StatusUpdate& update) {
       return true;
     case StatusKind::kEnded:
       SetEnded(update.rank, kProcessEnded);
+      return true;
+    case StatusKind::kPair:
+      if (update.step >= ends_.size()) return false;
+      End(update.rank).MarkPair(static_cast<int>(update.step), static_cast<uint8_t>(update.code));
       return true;
   }
   return false;

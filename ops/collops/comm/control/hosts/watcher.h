@@ -47,6 +47,7 @@ enum class StatusKind : uint32_t {
   kFailed = 4,     // a rank has failed
   kLeft = 5,       // a rank has closed the communicator
   kEnded = 6,      // a rank's process has ended
+  kPair = 7,       // a rank has marked one of the receiving host's ranks
 };
 
 // A piece of state of a host's ranks, sent to the other hosts. It is state, not an event: receiving
@@ -54,10 +55,12 @@ enum class StatusKind : uint32_t {
 struct StatusUpdate {
   StatusKind kind = StatusKind::kHeartbeat;
   int32_t rank = 0;
-  uint64_t step = 0;  // kHead: the word of the head; kLeft: Member::left_after; else a step number
+  // kHead: the word of the head; kLeft: Member::left_after; kPair: the rank that is marked; else a
+  // step number.
+  uint64_t step = 0;
   uint64_t digest = 0;
   uint64_t balance = 0;
-  int32_t code = 0;
+  int32_t code = 0;       // kPair: the mark
   std::string text = {};  // why the rank refused, failed or left
   // The rank's agreement and its shared bytes; null: unchanged since its last step of this parity.
   const std::byte* agreement = nullptr;
@@ -104,6 +107,7 @@ class StatusSender {
     uint64_t failed_step = 0;
     bool left = false;
     bool ended = false;
+    uint32_t pair_marks = 0;
     bool is_reported = false;          // it is in reported_
     std::vector<std::byte> shared[2];  // as last sent, by parity; own ranks
     Fresh fresh_heads[2];              // what is on the board, and not yet to be sent
@@ -112,7 +116,7 @@ class StatusSender {
   // A rank's state as one host has it.
   struct Sent {
     uint64_t heads[2] = {};
-    uint64_t states[static_cast<size_t>(StatusKind::kEnded) + 1] = {};  // by kind: as StateOf()
+    uint64_t states[static_cast<size_t>(StatusKind::kPair) + 1] = {};  // by kind: as StateOf()
   };
 
   int HostOf(int rank) const { return group_->peers[static_cast<size_t>(rank)].host; }
@@ -135,6 +139,7 @@ class StatusSender {
   // False if there is no room.
   bool SendHeads(int rank, Sent* sent, int host, Bridge* bridge) const;
   bool SendState(StatusKind kind, int rank, Sent* sent, int host, Bridge* bridge) const;
+  bool SendPairs(int rank, Sent* sent, int host, Bridge* bridge) const;
 
   const Group* group_;
   Board board_;
