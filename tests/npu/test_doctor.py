@@ -9,9 +9,11 @@ import sys
 import pytest
 
 
-def doctor(env: dict[str, str]) -> str:
+def doctor(env: dict[str, str], status: int = 0) -> str:
     command = [sys.executable, "-m", "collops", "doctor"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
 
 
 def backend_row(report: str) -> str:
@@ -26,8 +28,9 @@ def test_it_is_ready_and_sums_are_in_its_own_order() -> None:
 
 def test_a_missing_library_is_named() -> None:
     env = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    row = backend_row(doctor(env))
-    assert "libhccl.so: cannot open shared object file" in row
+    report = doctor(env, 1)
+    assert "libhccl.so: cannot open shared object file" in backend_row(report)
+    assert "problems   the default of structs: backend hccl: libhccl.so: cannot open" in report
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,15 @@ from collops.launch.init import OWN_VARIABLES, PREFIX, unknown_variables, variab
 from collops.launch.rank_table import read_rank_table
 from collops.terminal import colored
 from collops.terminal.arguments import Parser
-from collops.terminal.installation import PACKAGES, cores, installation_line, system, version
+from collops.terminal.installation import (
+    PACKAGES,
+    cann_advice,
+    cores,
+    installation_line,
+    is_installed,
+    system,
+    version,
+)
 from collops.terminal.tables import aligned
 
 _RANK, _SIZE, _LOCAL = "COLLOPS_RANK", "COLLOPS_RANK_SIZE", "COLLOPS_LOCAL_RANK"
@@ -146,8 +154,9 @@ def parser() -> Parser:
         prog="collops doctor",
         description="Lists what works on this machine, what does not, and why; checks the COLLOPS_ "
         "variables. Copy the last part into the text of an issue.",
-        epilog="Exit status: 0 a backend can run here and every COLLOPS_ variable is valid, "
-        "1 otherwise.",
+        epilog="Exit status: 0 a backend can run here and there are no problems, 1 otherwise. "
+        "Problems are wrong COLLOPS_ variables, and on a machine with Ascend's software or "
+        "torch_npu that the structs' default backend cannot load.",
     )
 
 
@@ -173,15 +182,18 @@ def main(arguments: Sequence[str]) -> int:
     )
     print_rows("CUDA", module.backend_facts("cuda"))
     print_rows("NCCL", module.backend_facts("nccl"))
-    print_rows("HCCL", hccl())
+    why_no_npus = next(reason for _, reason, memory, _ in backends if memory == "npu")
+    print_rows("HCCL", hccl(why_no_npus))
     print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))
     print_rows("Job", job(module))
     print_rows("Hosts", hosts())
     print_rows("Environment", environment(problems))
-    print_rows("Summary, for the text of an issue", summary(backends, problems))
+    wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem]
+    wrong += default_problem(why_no_npus)
+    print_rows("Summary, for the text of an issue", summary(backends, problems, wrong))
     runs = any(not reason for _, reason, _, _ in backends)
-    return 0 if runs and not any(problems.values()) else 1
+    return 0 if runs and not wrong else 1
 
 
 def print_rows(title: str, rows: Sequence[Row]) -> None:
@@ -226,14 +238,30 @@ def engines(module: ModuleType, backends: Sequence[str]) -> list[Row]:
     return rows
 
 
-def hccl() -> list[Row]:
-    """What HCCL_DETERMINISTIC means for sums; HCCL reads it when a communicator is made."""
+def default_problem(why_not: str) -> list[str]:
+    """Why the structs' default backend cannot load, on a machine on which somebody means it to."""
+    is_meant = cann_advice() or is_installed("torch_npu")
+    if not why_not or not is_meant or os.environ.get("COLLOPS_BACKEND"):
+        return []
+    return [f"the default of structs: {why_not}"]
+
+
+def hccl(why_not: str) -> list[Row]:
+    """How to find CANN, and what HCCL_DETERMINISTIC means for sums.
+
+    HCCL reads the variable when a communicator is made.
+    """
+    advice = cann_advice() if why_not else ""
+    return [*([("CANN", advice)] if advice else []), _sums_of_hccl()]
+
+
+def _sums_of_hccl() -> Row:
     name = "HCCL_DETERMINISTIC"
     value = os.environ.get(name)
     said = SUMS_OF_HCCL.get((value or "false").lower())
     if said is None:
-        return [(name, f"{value}: not a valid value, which are {', '.join(SUMS_OF_HCCL)}")]
-    return [(name, f"{'not set' if value is None else value or 'empty'}: {said}")]
+        return name, f"{value}: not a valid value, which are {', '.join(SUMS_OF_HCCL)}"
+    return name, f"{'not set' if value is None else value or 'empty'}: {said}"
 
 
 def machine(module: ModuleType) -> list[Row]:
@@ -325,13 +353,14 @@ def environment(problems: Mapping[str, str]) -> list[Row]:
 
 
 def summary(
-    backends: Sequence[tuple[str, str, str, str]], problems: Mapping[str, str]
+    backends: Sequence[tuple[str, str, str, str]],
+    problems: Mapping[str, str],
+    wrong: Sequence[str],
 ) -> list[Row]:
     """The facts that an issue needs first."""
     ready = [name for name, reason, _, _ in backends if not reason]
     others = [name for name, reason, _, _ in backends if reason]
     told = f"{', '.join(ready) or 'none'}; not ready: {', '.join(others) or 'none'}"
-    wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem]
     return [
         ("installed", installation_line()),
         ("backends", told),

@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,12 +44,12 @@ def backend_name() -> str:
 
 
 def check_names() -> list[str]:
-    """Every operator of golden; LinearParallel once for each of its types."""
+    """Every operator of golden, LinearParallel once for each of its types; and what no case has."""
     names = []
     for operator in OPERATORS:
         many = operator == _FUSED
         names += [f"{operator}.{number}" for number in range(_FUSED_TYPES)] if many else [operator]
-    return names
+    return [*names, *OWN]
 
 
 def smallest_case(name: str, ranks: int) -> Case | None:
@@ -93,6 +93,63 @@ def outcome(call: Call, reports: Sequence[Report]) -> dict[str, str]:
     verdict = judge(call, reports)
     return {"state": "passed" if verdict.passed else "FAILED", "text": verdict.text}
 
+
+def idle_rank(rank: int, ranks: int) -> str:
+    """Exchanges in which rank 0 neither sends nor receives; what is wrong with the results."""
+    sends = [[3 + 2 * q + r if q and r else 0 for r in range(ranks)] for q in range(ranks)]
+    rows = [sum(line) for line in sends]
+    sent = [np.arange(count, dtype=np.float32) + 100 * q for q, count in enumerate(rows)]
+    blocks = [np.split(x, np.cumsum(line)[:-1]) for x, line in zip(sent, sends, strict=True)]
+    comm = collops.init(rank, ranks, backend=backend_name(), comm_domain="idle")
+    x = npus().to_device(sent[rank], "float32")
+    found = {
+        "all_to_allv": (comm.all_to_allv(x, sends[rank]), [own[rank] for own in blocks]),
+        "all_gatherv": (comm.all_gatherv(x, rows), sent),
+    }
+    wrong = [
+        f"{call}: {said}"
+        for call, (out, blocks_of) in found.items()
+        if (said := compared(rank, npus().from_device(out), np.concatenate(blocks_of)))
+    ]
+    return "; ".join(wrong)
+
+
+def products(rank: int, ranks: int, depth: int) -> tuple[Any, Any]:
+    """x and weight of a rank, with k = `depth`, 1 or 2.
+
+    A rank's product does not fit into float16 or bfloat16, but the sum over the ranks does.
+    """
+    sign = 0 if ranks % 2 and rank == ranks - 1 else (-1) ** rank
+    x = sign * np.array([[300, rank + 1], [4, 3]], np.float32)
+    weight = np.array([[300 - 2 * rank, 7], [0.5, -3]], np.float32)
+    return x[:, :depth], weight[:depth]
+
+
+def float_sums(rank: int, ranks: int, depth: int, narrow: Any = np.float16) -> str:
+    """The sum of the ranks' products of float16, or of another type; what is wrong with it."""
+    kind = collops.ParallelType.LINEAR_ALL_REDUCE
+    op = collops.Operation(
+        collops.LinearParallelParam(rank=rank, rank_size=ranks, trans_weight=False, type=kind)
+    )
+    dtype = np.dtype(narrow).name
+    pair = (array.astype(narrow) for array in products(rank, ranks, depth))
+    [out] = op.forward([npus().to_device(array, dtype) for array in pair])
+    every = (products(r, ranks, depth) for r in range(ranks))
+    wanted = sum(x.astype(np.float64) @ weight for x, weight in every).astype(narrow)
+    return compared(rank, npus().from_device(out).view(narrow), wanted)
+
+
+def compared(rank: int, found: Any, wanted: Any) -> str:
+    """What is wrong with a rank's result: nothing if it has the same bits."""
+    same = found.tobytes() == wanted.tobytes()
+    return "" if same else f"rank {rank}: got {found.tolist()}, not {wanted.tolist()}"
+
+
+OWN: dict[str, Callable[[int, int], str]] = {
+    "an idle rank": idle_rank,
+    f"{_FUSED}, k = 1": partial(float_sums, depth=1),
+    f"{_FUSED}, sums above 65504": partial(float_sums, depth=2),
+}
 
 TIMED = ("all_gather_v", "reduce_scatter_v", "all_reduce")
 SIZES = {"1 KiB": 1 << 10, "1 MiB": 1 << 20, "16 MiB": 1 << 24}
@@ -140,38 +197,50 @@ def prepare(operator: str, rank: int, ranks: int, total: int) -> Callable[[], No
     return lambda: op.execute(ins, [out], workspace)
 
 
-def measure(rank: int, operator: str, ranks: int, total: int) -> list[float] | str:
-    """The seconds of each call on this rank, or why the backend does not run it."""
-    npus().choose_device(rank)
-    devices = import_module("torch").npu
+def on_npus(
+    ranks: int, timeout: float, work: Callable[..., Any], *arguments: Any
+) -> tuple[list[Any], dict[str, str]]:
+    """What work(rank, ...) returns on every rank, on its NPU; or what ended the check."""
     try:
-        call = prepare(operator, rank, ranks, total)
-        seconds = []
-        for _ in range(_WARM_UP + CALLS):
-            devices.synchronize()
-            begin = time.perf_counter()
-            call()
-            devices.current_stream().synchronize()
-            seconds.append(time.perf_counter() - begin)
+        npus().load()
+        env = {"COLLOPS_BACKEND": backend_name()}
+        found = run_ranks(_on_npu, ranks, work, *arguments, timeout=timeout, env=env)
+    except (RankErrors, ValueError) as problem:
+        return [], {"state": "FAILED", "text": str(problem)}
+    refused = [one["refused"] for one in found if isinstance(one, dict)]
+    return found, {"state": "not supported", "text": refused[0]} if refused else {}
+
+
+def _on_npu(rank: int, work: Callable[..., Any], *arguments: Any) -> Any:
+    npus().choose_device(rank)
+    try:
+        return work(rank, *arguments)
     except Error as error:
         if error.name == "ERROR_UNSUPPORTED":
-            return error.message
+            return {"refused": error.message}
         raise
+
+
+def measure(rank: int, operator: str, ranks: int, total: int) -> list[float]:
+    """The seconds of each call on this rank."""
+    devices = import_module("torch").npu
+    call = prepare(operator, rank, ranks, total)
+    seconds = []
+    for _ in range(_WARM_UP + CALLS):
+        devices.synchronize()
+        begin = time.perf_counter()
+        call()
+        devices.current_stream().synchronize()
+        seconds.append(time.perf_counter() - begin)
     return seconds[_WARM_UP:]
 
 
 def timed(operator: str, ranks: int, size: int, timeout: float) -> dict[str, Any]:
     """The median time of a call, which takes as long as on its slowest rank."""
     total = size // _FLOAT_BYTES
-    try:
-        npus().load()
-        env = {"COLLOPS_BACKEND": backend_name()}
-        found = run_ranks(measure, ranks, operator, ranks, total, timeout=timeout, env=env)
-    except (RankErrors, ValueError) as problem:
-        return {"state": "FAILED", "text": str(problem)}
-    refused = [one for one in found if isinstance(one, str)]
-    if refused:
-        return {"state": "not supported", "text": refused[0]}
+    found, problem = on_npus(ranks, timeout, measure, operator, ranks, total)
+    if problem:
+        return problem
     slowest = [max(calls) for calls in zip(*found, strict=True)]
     return {"state": "passed", "median_s": statistics.median(slowest), "calls": len(slowest)}
 
@@ -182,6 +251,10 @@ def checked(name: str, ranks: int, timeout: float) -> dict[str, str]:
         check_replacement(backend_name())
     except ValueError as problem:
         return {"state": "FAILED", "text": str(problem)}
+    if name in OWN:
+        found, said = on_npus(ranks, timeout, OWN[name], ranks)
+        wrong = "\n".join(filter(None, found)) if not said else ""
+        return said or {"state": "FAILED" if wrong else "passed", "text": wrong}
     try:
         case = smallest_case(name, ranks)
     except ValueError as problem:  # messages need two ranks

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from collops.launch.programs import answers
 from collops.npu_check.checks import CALLS, SIZES, TIMED, check_names
 from collops.npu_check.facts import MARK
 from collops.terminal.arguments import Parser, seconds, whole_number
+from collops.terminal.installation import cann_advice
 from collops.terminal.tables import aligned
 
 State = Literal["passed", "FAILED", "not supported"]
@@ -57,7 +58,7 @@ class Report:
         """Adds the outcome of a check, and counts it."""
         self.counts[state] += 1
         first, *more = text.splitlines() or [""]
-        self.line(f"  {name:<26} {state}{': ' if first else ''}{first}")
+        self.line(f"  {name:<34} {state}{': ' if first else ''}{first}")
         for other in more:
             self.line(f"      {other}")
 
@@ -70,6 +71,8 @@ PROGRAM = "collops npu-check"
 # A part ends its ranks itself; only if it hangs is it ended from outside, so much later.
 _GRACE_S = 30.0
 _LAST_LINES = 8
+# HCCL's default of HCCL_CONNECT_TIMEOUT; it ends up to 20 s later.
+CONNECT_S, LATER_S = 120.0, 30.0
 _INSTALL = """\
 what to install: Ascend's driver and firmware; the CANN toolkit and its kernels, whose set_env.sh
 adds the folder of libascendcl.so, libhccl.so and libopapi.so to LD_LIBRARY_PATH; torch, and
@@ -102,7 +105,7 @@ def check(report: Report, options: argparse.Namespace) -> int:
     write_facts(report, facts)
     reason = why_not(facts)
     if reason:
-        report.line(f"no NPU can be used: {reason}\n{_INSTALL}")
+        report.line(f"no NPU can be used: {reason}\n{cann_advice() or _INSTALL}")
         print(f"{PROGRAM}: {reason}", file=sys.stderr)
         return 1
     ranks: int = options.ranks
@@ -112,7 +115,10 @@ def check(report: Report, options: argparse.Namespace) -> int:
         report.line(reason)
         print(f"{PROGRAM}: {reason}", file=sys.stderr)
         return 1
-    report.line(f"golden's smallest case of each operator, {ranks} ranks, backend hccl")
+    report.line(
+        f"golden's smallest case of each operator, and what no case has: {ranks} ranks, "
+        "backend hccl"
+    )
     for name in filter(lambda one: options.only in one, check_names()):
         arguments = [name, "--ranks", str(ranks), "--seconds", str(options.seconds)]
         found = run_part("checks", arguments, options.seconds + _GRACE_S)
@@ -156,6 +162,7 @@ def write_facts(report: Report, facts: dict[str, Any]) -> None:
     rows += [("driver", facts["driver"]), ("CANN", facts["cann"])]
     rows += [("import torch_npu", facts["torch_npu"]), ("NPUs", str(facts["devices"]))]
     rows.append(("SoC", facts["soc"] or "not known"))
+    rows += [(name, text) for name, text in facts["resources"]]
     report.rows("machine", rows)
     unset = [("none", "no HCCL_, ASCEND_ or COLLOPS_ variable is set")]
     report.rows("environment", list(facts["variables"].items()) or unset)
@@ -165,9 +172,8 @@ def why_not(facts: dict[str, Any]) -> str:
     """Why nothing can be checked; empty if it can."""
     if "problem" in facts:
         return f"the program that loads CANN and torch_npu failed: {facts['problem']}"
-    for name in ("libhccl.so", "libascendcl.so"):
-        if name in facts["missing"]:
-            return str(facts["libraries"][name])
+    for name in facts["missing"]:
+        return str(facts["libraries"][name])
     if not facts["torch_npu"].startswith("imported"):
         return str(facts["torch_npu"])
     if facts["devices"]:
@@ -199,6 +205,12 @@ def _add(report: Report, name: str, found: dict[str, Any], passed: str) -> None:
         return
     state = next(one for one in STATES if one == found["state"])
     report.outcome(name, state, passed if state == "passed" else str(found["text"]))
+
+
+def own_limit(environment: Mapping[str, str]) -> float:
+    """Seconds after which HCCL has given up connecting, and has said why."""
+    text = environment.get("HCCL_CONNECT_TIMEOUT", "")
+    return (float(text) if text.isdecimal() else CONNECT_S) + LATER_S
 
 
 def summarize(report: Report, output: Path) -> int:
@@ -236,6 +248,13 @@ def parser() -> Parser:
         default=2,
         help="number of ranks, each with an NPU of its own (2)",
     )
-    add("--seconds", metavar="S", type=seconds, default=120.0, help="time-out of each check (120)")
+    wait = own_limit(os.environ)
+    add(
+        "--seconds",
+        metavar="S",
+        type=seconds,
+        default=wait,
+        help=f"time-out of each check ({wait:g}, later than HCCL's own)",
+    )
     add("--only", metavar="TEXT", default="", help="run only checks whose name contains TEXT")
     return parser

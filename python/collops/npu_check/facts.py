@@ -6,16 +6,23 @@ import ctypes
 import json
 import os
 import re
+import socket
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 # Begins the line in which a part prints what it has found; torch_npu prints lines, too.
 MARK = "collops-npu-check "
-LIBRARIES = ("libascendcl.so", "libhccl.so", "libopapi.so")
+LIBRARIES = ("libhccl.so", "libascendcl.so")
+# Operators, by the version of CANN in the first or cut over the others.
+OPERATORS = ("libopapi.so", "libopapi_nn.so", "libopapi_math.so")
 DRIVER = Path("/usr/local/Ascend/driver/version.info")
 # Below ASCEND_HOME_PATH or ASCEND_TOOLKIT_HOME; the first has several names by release.
 _CANN_FILES = ("version.cfg", "version.info", "ascend_toolkit_install.info", "*/*.info")
+# HCCL's defaults.
+FIRST_PORT, NUM_PORTS, BUFFER_MB = 60000, 16, 200
+# Of all ranks, of those that gather and of those that scatter.
+MOST_COMMUNICATORS = 3
 PACKAGES = ("collops", "torch", "torch_npu", "numpy")
 # Only tests/npu/sim has it.
 _SIMULATION = "SimHoldStream"
@@ -29,17 +36,19 @@ def tell(found: dict[str, Any]) -> None:
 
 def main() -> None:
     """Tells the facts."""
-    loaded = {name: load(name) for name in LIBRARIES}
+    loaded = {name: load(name) for name in (*LIBRARIES, *OPERATORS)}
+    found = devices()
     tell(
         {
             "libraries": {name: text for name, (_, text) in loaded.items()},
-            "missing": [name for name, (library, _) in loaded.items() if library is None],
+            "missing": [name for name in LIBRARIES if loaded[name][0] is None],
             "simulated": hasattr(loaded["libascendcl.so"][0], _SIMULATION),
             "driver": version_text(DRIVER) or f"{DRIVER}: not found",
             "cann": cann_version(),
             "packages": {name: package_version(name) for name in PACKAGES},
             "variables": variables(),
-            **devices(),
+            "resources": [*numbers(found["devices"]), *ports(), *memory(found["free"])],
+            **found,
         }
     )
 
@@ -111,9 +120,71 @@ def devices() -> dict[str, Any]:
         npu = import_module("torch").npu
         count = int(npu.device_count())
         soc = str(npu.get_device_name(0)) if count else ""
+        free = [int(size) for size in npu.mem_get_info(0)] if count else []
     except Exception as problem:
-        return {"devices": 0, "soc": "", "torch_npu": f"{type(problem).__name__}: {problem}"}
-    return {"devices": count, "soc": soc, "torch_npu": f"imported, {module.__version__}"}
+        said = f"{type(problem).__name__}: {problem}"
+        return {"devices": 0, "soc": "", "free": [], "torch_npu": said}
+    said = f"imported, {module.__version__}"
+    return {"devices": count, "soc": soc, "free": free, "torch_npu": said}
+
+
+Rows = list[tuple[str, str]]
+
+
+def numbers(count: int) -> Rows:
+    """Which NPU of the machine each of torch's is; rank tables have the machine's numbers."""
+    name = "ASCEND_RT_VISIBLE_DEVICES"
+    visible = os.environ.get(name, "")
+    if not visible:
+        return [("physical ids", f"those of torch; {name} is not set")]
+    physical = [one.strip() for one in visible.split(",")]
+    pairs = zip(range(count), physical, strict=False)
+    said = ", ".join(f"npu:{logical} is {number}" for logical, number in pairs)
+    return [("physical ids", f"{said or 'not known'} ({name}={visible})")]
+
+
+def ports() -> Rows:
+    """The ports of HCCL on the host, which of them are taken, and those on the NPUs."""
+    name, base = "HCCL_IF_BASE_PORT", os.environ.get("HCCL_IF_BASE_PORT", "")
+    begin = int(base) if base.isdecimal() else FIRST_PORT
+    chosen = os.environ.get("HCCL_HOST_SOCKET_PORT_RANGE", "")
+    if chosen:
+        rows = [("host ports", f"HCCL_HOST_SOCKET_PORT_RANGE={chosen}")]
+    else:
+        taken = [port for port in range(begin, min(begin + NUM_PORTS, 1 << 16)) if is_taken(port)]
+        busy = f"taken: {', '.join(map(str, taken))}; choose others by {name}" if taken else "free"
+        where = f"{name}={base}" if base else f"{name} is not set"
+        rows = [("host ports", f"{begin} to {begin + NUM_PORTS - 1} ({where}): {busy}")]
+    on_npus = "HCCL_NPU_SOCKET_PORT_RANGE"
+    chosen = os.environ.get(on_npus, "")
+    said = f"{on_npus}={chosen}" if chosen else f"16666: one process for each NPU, or set {on_npus}"
+    return [*rows, ("NPU ports", said)]
+
+
+def is_taken(port: int) -> bool:
+    """Whether nobody else can listen on a port of this host."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return True
+    return False
+
+
+def memory(free: list[int]) -> Rows:
+    """What HCCL's buffers take of an NPU, and what is free."""
+    size = os.environ.get("HCCL_BUFFSIZE", "")
+    one = 2 * (int(size) if size.isdecimal() else BUFFER_MB)
+    rows = [
+        (
+            "HCCL's buffers",
+            f"2 x HCCL_BUFFSIZE = {one} MB of an NPU for each communicator; {MOST_COMMUNICATORS} "
+            f"for LinearParallel on a grid: {MOST_COMMUNICATORS * one} MB",
+        )
+    ]
+    if free:
+        rows.append(("free memory", f"{free[0] >> 20} of {free[1] >> 20} MB of npu:0"))
+    return rows
 
 
 if __name__ == "__main__":

@@ -8,12 +8,15 @@ import platform
 import shlex
 import sys
 from importlib import metadata
+from pathlib import Path
 
 from collops.core import core, usable_cores
 from collops.errors import Error
 
 # Packages whose versions are named where they are installed.
 PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
+# Where Ascend's installers put what they install.
+ASCEND = Path("/usr/local/Ascend")
 
 
 def version(name: str) -> str:
@@ -30,6 +33,19 @@ def is_installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):  # what hides a module from this program may say so
         return False
+
+
+def cann_advice() -> str:
+    """What to do where Ascend's software is installed and its libraries are not found, or ""."""
+    if not ASCEND.is_dir():
+        return ""
+    # By the version: cann from 8.5 on. nnal has ATB alone.
+    names = ("cann", "ascend-toolkit", "nnae")
+    scripts = [path / "set_env.sh" for path in (*map(ASCEND.joinpath, names), *ASCEND.iterdir())]
+    found = [path for path in scripts if path.is_file() and path.parent.name != "nnal"]
+    if found:
+        return f"CANN is installed, but not in this shell's environment: source {found[0]}"
+    return f"{ASCEND} has no CANN with a set_env.sh: install the toolkit and its kernels"
 
 
 def system() -> str:

@@ -10,6 +10,7 @@ import pytest
 from collops.cli import main
 from collops.core import core
 from collops.launch.rank_table import make_rank_table
+from collops.terminal import installation
 from tests import programs
 
 
@@ -32,6 +33,26 @@ def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
     """The status, and the rows of the parts on the environment and of the summary."""
     status, parts = report(**environment)
     return status, parts["Environment"], parts["Summary, for the text of an issue"]
+
+
+def test_ascends_software_outside_of_the_environment_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "ASCEND", tmp_path)
+    for name in ("nnal", "cann-8.5.0", "ascend-toolkit"):
+        (tmp_path / name).mkdir()
+    said, lacks = [], "has no CANN with a set_env.sh: install the toolkit and its kernels"
+    for name in ("", "nnal", "cann-8.5.0", "ascend-toolkit"):
+        if name:
+            (tmp_path / name / "set_env.sh").touch()
+        status, parts = report()
+        problem = parts["Summary, for the text of an issue"]["problems"]
+        assert problem.startswith("the default of structs: backend hccl: libhccl.so: cannot open")
+        assert status == 1
+        said.append(parts["HCCL"]["CANN"].partition(f"{tmp_path}")[2])
+    scripts = [f"/{name}/set_env.sh" for name in ("cann-8.5.0", "ascend-toolkit")]
+    assert said == [f" {lacks}", f" {lacks}", *scripts]
+    assert report(COLLOPS_BACKEND="shm")[0] == 0  # somebody means another
 
 
 @pytest.mark.parametrize(
