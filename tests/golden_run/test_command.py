@@ -87,6 +87,14 @@ def test_a_folder_stands_for_its_case_files(case_file: CaseFile, tmp_path: Path)
     assert "empty: this folder has no .csv and no manifest.json" in done.stderr
 
 
+def test_keys_that_no_struct_has_are_ignored_with_a_warning(case_file: CaseFile) -> None:
+    path = case_file({"params": {"rankSizes": 7, "any": {}}}, {})
+    done = golden("run", path)
+    assert closing_line(done) == f"2 passed, 0 failed, {NONE_SKIPPED}", done.stdout
+    said = "OpParam has rankSizes, any, which AllGatherVParam does not have: ignored"
+    assert done.stderr == f"collops golden run: warning: {path}:2: {said}\n"
+
+
 def test_a_failure_ends_with_a_line_for_an_issue(case_file: CaseFile) -> None:
     done = golden("run", case_file({"expected": "C:ERROR_INVALID_PARAM"}))
     assert done.returncode == 1

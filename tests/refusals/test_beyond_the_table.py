@@ -73,6 +73,24 @@ def test_a_wrong_list_is_mended_by_update() -> None:
     assert op.infer_shape(ins) == [Desc((12, 5), "float32")]
 
 
+def domain_of_lccl(rank: int) -> list[tuple[int, str]]:
+    found = []
+    for domain in ("65535", "65536", "70000:300", "layer-70000"):
+        param = collops.AllGatherParam(rank=rank, rank_size=2, backend="lccl", comm_domain=domain)
+        op, x = collops.Operation(param), f4(6, 2)
+        outs = [np.empty((2, 6, 2), np.float32)]
+        assert op.get_workspace_size([x], outs) == 0
+        found.append(ending(lambda op=op, x=x, outs=outs: op.execute([x], outs)))
+    return found
+
+
+def test_a_number_that_no_domain_of_lccl_has_is_refused_by_the_second_phase() -> None:
+    said = 'AllGather: as a number, commDomain of backend "lccl" must be from 0 to 65535, got '
+    refused = [(28, f"{said}65536"), (28, f"{said}70000")]
+    found = run_ranks(domain_of_lccl, 2, env={"COLLOPS_BACKEND": "shm"})
+    assert found == [[(0, ""), *refused, (0, "")]] * 2
+
+
 def test_several_ranks_may_refuse() -> None:
     """Each has its own error, or where it has none, that of another rank."""
 

@@ -62,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
         for _ in runner.run(jobs):
             pass  # rank 0 has the reports
         return 0
+    for warning in filter(None, (job.warning for job in jobs)):
+        print(f"{PROGRAM}: warning: {warning}", file=sys.stderr)
     begun = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     summary = run_jobs(runner, jobs)
     installed = f"{installation_line()}, backend {backend}"

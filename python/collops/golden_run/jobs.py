@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import collops
+from collops.core import core
 from collops.golden.case_files.csv_cases import check_filter, scan_rows, selector
 from collops.golden.case_files.csv_plan import plan_row
 from collops.golden.case_files.csv_row import CsvRow, RowError
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from collops.golden_run.calls import Call
 
 
+# Fields of structs that their JSON leaves out by default.
+_NOT_WRITTEN = ("hcclComm", "rsv")
+
+
 @dataclass(frozen=True)
 class Job:
     """One case: its name, and what to do with it.
@@ -27,6 +33,7 @@ class Job:
     `action` is run, skip, differs or malformed. A case that differs from ATB by intent is run, too,
     if the behaviour of collops is known (`call` is then set). `excuse` says why a case that should
     fail may work; if it works, it counts as skipped. `line` is the case's line in a .csv, from 1.
+    `warning` says what of a row is ignored.
     """
 
     file: Path
@@ -37,6 +44,7 @@ class Job:
     call: Call | None = None
     excuse: str = ""
     line: int = 0
+    warning: str = ""
 
     def __str__(self) -> str:
         number = "" if self.number is None else f"{self.number} "
@@ -113,7 +121,32 @@ def _row_job(file: Path, row: CsvRow, seed: int, same_data: bool) -> Job:
     if missing is not None:
         return Job(file, row.number, row.name, "malformed", str(missing))
     call = RowCall(row, seed, same_data, plan.instead)
-    return _runnable(Job(file, row.number, row.name, plan.action, plan.reason, call, plan.excuse))
+    job = _runnable(Job(file, row.number, row.name, plan.action, plan.reason, call, plan.excuse))
+    if job.action == "skip":
+        return job
+    params, unknown = _known(row.params, json.loads(core().normal_json(call.struct, "{}")))
+    if not unknown:
+        return job
+    names = ", ".join(unknown)
+    said = f"{row.place}: OpParam has {names}, which {call.struct} does not have: ignored"
+    mended = RowCall(replace(row, params=params), seed, same_data, plan.instead)
+    return replace(job, call=mended, warning=said)
+
+
+def _known(params: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """OpParam without the keys that its struct does not have, which ATB's reader ignores; these."""
+    kept: dict[str, Any] = {}
+    unknown: list[str] = []
+    for key, value in params.items():
+        inner = known.get(key)
+        if key not in known and key not in _NOT_WRITTEN:
+            unknown.append(key)
+        elif isinstance(inner, dict) and isinstance(value, dict):
+            kept[key], more = _known(value, inner)
+            unknown += [f"{key}.{one}" for one in more]
+        else:
+            kept[key] = value
+    return kept, unknown
 
 
 def _case_jobs(file: Path) -> Iterator[Job]:

@@ -56,6 +56,17 @@ atb::Operation* MakeCast(aclDataType to) {
 
 }  // namespace
 
+TEST(TheLogLevelSaysWhetherErrorsAreWritten) {
+  const ErrorOutput output;
+  EXPECT_EQ(atb::Utils::SetLogLevel(atb::LogLevel::NONE), atb::NO_ERROR);
+  EXPECT_EQ(atb::CreateContext(nullptr), atb::ERROR_INVALID_PARAM);
+  EXPECT_EQ(output.Text(), std::string());
+  EXPECT_TRUE(Says("CreateContext: context is null"));
+  EXPECT_EQ(atb::Utils::ResetLogLevel(), atb::NO_ERROR);
+  EXPECT_EQ(atb::Utils::SetLogLevel(static_cast<atb::LogLevel>(5)), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(output.Gets("SetLogLevel: the level must be from 0 (DEBUG) to 4 (NONE), got 5"));
+}
+
 TEST(AnEmptyTensorNeedsNoAddress) {
   Rank rank(0, "empty");
   atb::Operation* const cast = MakeCast(ACL_FLOAT16);

@@ -55,6 +55,54 @@ TEST(ParamsAreClonedAndUpdated) {
   EXPECT_TRUE(Says("CreateContext: context is null"));
 }
 
+TEST(ContextsAreMadeInEveryWay) {
+  atb::Context* context = nullptr;
+  const auto alloc = [](size_t) -> void* { return nullptr; };
+  const auto dealloc = [](void*) {};
+  EXPECT_EQ(atb::CreateContext(&context, alloc, dealloc), atb::NO_ERROR);
+  EXPECT_EQ(atb::DestroyContext(context), atb::NO_ERROR);
+  EXPECT_EQ(atb::CreateContext(&context, alloc, nullptr), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("CreateContext: alloc and dealloc must both be functions, or neither"));
+  EXPECT_EQ(atb::CreateContext(&context, 127u, 32u), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("CreateContext: hostTilingBlockNum must be from 128 to 1024, got 127"));
+  EXPECT_EQ(atb::CreateContext(&context, 128u, 1025u), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("deviceTilingBlockNum must be from 32 to 1024, got 1025"));
+  EXPECT_EQ(atb::CreateContext(&context, 1024u, 32u), atb::NO_ERROR);
+  EXPECT_EQ(context->SetLaunchMode(atb::GRAPH_LAUNCH_MODE), atb::NO_ERROR);
+  EXPECT_EQ(context->GetLaunchMode(), atb::GRAPH_LAUNCH_MODE);
+  EXPECT_EQ(context->SetLaunchMode(static_cast<atb::LaunchMode>(2)), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(
+      Says("SetLaunchMode: mode must be 0 (KERNEL_LAUNCH_MODE) or 1 (GRAPH_LAUNCH_MODE), "));
+  EXPECT_EQ(atb::DestroyContext(context), atb::NO_ERROR);
+  EXPECT_FALSE(atb::Utils::GetAtbVersion().empty());
+}
+
+TEST(AnOperationRunsOnTheStreamWithItsNumber) {
+  OnTwoRanks("streams", [](int, Rank& rank) {
+    EXPECT_EQ(atb::SetExecuteStreamId(rank.operation, 1), atb::NO_ERROR);
+    EXPECT_EQ(atb::GetExecuteStreamId(rank.operation), 1u);
+    EXPECT_EQ(rank.context->SetExecuteStreams({}), atb::ERROR_INVALID_PARAM);
+    EXPECT_TRUE(Says("SetExecuteStreams: there must be a stream"));
+    EXPECT_EQ(rank.context->SetExecuteStreams({nullptr, rank.stream}), atb::NO_ERROR);
+    EXPECT_EQ(rank.context->GetExecuteStreams()[1], rank.stream);
+    EXPECT_TRUE(rank.context->GetExecuteStream() == nullptr);
+    EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
+    EXPECT_EQ(rank.Execute(), atb::NO_ERROR);
+    EXPECT_EQ(rank.y[1], 10.0f);
+  });
+  EXPECT_EQ(atb::SetExecuteStreamId(nullptr, 1), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("SetExecuteStreamId: operation is null"));
+}
+
+TEST(AStreamThatTheContextHasNotIsRefused) {
+  OnTwoRanks("no stream", [](int, Rank& rank) {
+    EXPECT_EQ(atb::SetExecuteStreamId(rank.operation, 2), atb::NO_ERROR);
+    EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
+    EXPECT_EQ(rank.Execute(), atb::ERROR_INVALID_PARAM);
+    EXPECT_TRUE(Says("AllReduce: the stream id is 2, and must be below 1, the number of"));
+  });
+}
+
 TEST(StructsWithAclsNumbersHaveTheFunctionsOfCollops) {
   atb::infer::AllReduceParam param = TwoThreads(0, "functions");
   param.outDataType = ACL_FLOAT16;

@@ -1,6 +1,7 @@
 #include "collops/operators/atb/operation.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <vector>
 
@@ -14,6 +15,9 @@ std::string& Message() {
   thread_local std::string message;
   return message;
 }
+
+// All that is written is errors.
+std::atomic<LogLevel> log_level{LogLevel::ERROR};
 
 collops::TensorDesc ToOwn(const TensorDesc& desc) {
   // A shape of too many dimensions keeps their number, which the checks refuse.
@@ -47,6 +51,16 @@ collops::Status ToPack(const char* operation, const VariantPack& tensors, const 
   return ToViews(operation, "outTensors", tensors.outTensors, &pack->outputs);
 }
 
+collops::Status CheckStream(const char* operation, const std::vector<aclrtStream>& streams,
+                            uint32_t id) {
+  COLLOPS_CHECK_ARG(id < streams.size(), ERROR_INVALID_PARAM, operation, ": the stream id is ", id,
+                    ", and must be below ", streams.size(),
+                    ", the number of the context's streams: call SetExecuteStreams");
+  COLLOPS_CHECK_ARG(streams[id] != nullptr, ERROR_INVALID_PARAM, operation,
+                    ": the context has no stream: call SetExecuteStream");
+  return Ok();
+}
+
 }  // namespace
 
 const char* LastMessage() {
@@ -55,6 +69,7 @@ const char* LastMessage() {
 
 void WriteError(const std::string& message) {
   Message() = message;
+  if (log_level == LogLevel::NONE) return;
   std::fprintf(stderr, "collops: %s\n", Message().c_str());
 }
 
@@ -64,7 +79,24 @@ Status Report(const collops::Status& status) {
 }
 
 Status Context::SetExecuteStream(aclrtStream stream) {
-  stream_ = stream;
+  streams_[0] = stream;
+  return NO_ERROR;
+}
+
+Status Context::SetExecuteStreams(const std::vector<aclrtStream>& streams) {
+  if (streams.empty()) {
+    return Report(Error(ERROR_INVALID_PARAM, "SetExecuteStreams: there must be a stream"));
+  }
+  streams_ = streams;
+  return NO_ERROR;
+}
+
+Status Context::SetLaunchMode(LaunchMode mode) {
+  if (mode != KERNEL_LAUNCH_MODE && mode != GRAPH_LAUNCH_MODE) {
+    return Report(Error(ERROR_INVALID_PARAM, "SetLaunchMode: mode must be 0 (KERNEL_LAUNCH_MODE) ",
+                        "or 1 (GRAPH_LAUNCH_MODE), got ", static_cast<int>(mode)));
+  }
+  launch_mode_ = mode;
   return NO_ERROR;
 }
 
@@ -81,6 +113,29 @@ Status CreateContext(Context** context) {
   return NO_ERROR;
 }
 
+Status CreateContext(Context** context, const std::function<void*(size_t)>& alloc,
+                     const std::function<void(void*)>& dealloc) {
+  if ((alloc == nullptr) != (dealloc == nullptr)) {
+    return Report(Error(ERROR_INVALID_PARAM,
+                        "CreateContext: alloc and dealloc must both be functions, or neither"));
+  }
+  return CreateContext(context);
+}
+
+Status CreateContext(Context** context, uint32_t hostTilingBlockNum,
+                     uint32_t deviceTilingBlockNum) {
+  static constexpr uint32_t kMost = 1024;
+  const auto check = [](const char* name, uint32_t blocks, uint32_t least) -> collops::Status {
+    COLLOPS_CHECK_ARG(blocks >= least && blocks <= kMost, ERROR_INVALID_PARAM,
+                      "CreateContext: ", name, " must be from ", least, " to ", kMost, ", got ",
+                      blocks);
+    return Ok();
+  };
+  collops::Status status = check("hostTilingBlockNum", hostTilingBlockNum, 128);
+  if (status.ok()) status = check("deviceTilingBlockNum", deviceTilingBlockNum, 32);
+  return status.ok() ? CreateContext(context) : Report(status);
+}
+
 Status DestroyContext(Context* context) {
   delete context;
   return NO_ERROR;
@@ -89,6 +144,18 @@ Status DestroyContext(Context* context) {
 Status DestroyOperation(Operation* operation) {
   delete operation;
   return NO_ERROR;
+}
+
+Status SetExecuteStreamId(Operation* operation, uint32_t streamId) {
+  if (operation == nullptr) {
+    return Report(Error(ERROR_INVALID_PARAM, "SetExecuteStreamId: operation is null"));
+  }
+  operation->set_stream_id(streamId);
+  return NO_ERROR;
+}
+
+uint32_t GetExecuteStreamId(Operation* operation) {
+  return operation == nullptr ? 0 : operation->stream_id();
 }
 
 Status Operation::InferShape(const SVector<TensorDesc>& inTensorDescs,
@@ -121,15 +188,31 @@ Status Operation::Execute(const VariantPack& variantPack, uint8_t* workspace,
   const char* const name = operation_->Name();
   collops::VariantPack pack;
   collops::Status status = ToPack(name, variantPack, context, &pack);
-  if (status.ok() && context->GetExecuteStream() == nullptr) {
-    status = Error(ERROR_INVALID_PARAM, name, ": the context has no stream: call SetExecuteStream");
-  }
+  if (status.ok()) status = CheckStream(name, context->GetExecuteStreams(), stream_id_);
   if (status.ok()) return Report(operation_->Execute(pack, workspace, workspaceSize, nullptr));
   // First, because the refusal may wait until the other ranks have arrived.
   const Status code = Report(status);
   // The other ranks hear at once why this one does not take part; the error here matters more.
   static_cast<void>(operation_->Refuse(status));
   return code;
+}
+
+std::string Utils::GetAtbVersion() {
+  return "collops";
+}
+
+Status Utils::SetLogLevel(LogLevel atbLogLevel) {
+  const int level = static_cast<int>(atbLogLevel);
+  if (level < static_cast<int>(LogLevel::DEBUG) || level > static_cast<int>(LogLevel::NONE)) {
+    return Report(Error(ERROR_INVALID_PARAM,
+                        "SetLogLevel: the level must be from 0 (DEBUG) to 4 (NONE), got ", level));
+  }
+  log_level = atbLogLevel;
+  return NO_ERROR;
+}
+
+Status Utils::ResetLogLevel() {
+  return SetLogLevel(LogLevel::ERROR);
 }
 
 // Without signs, so that numbers which no tensor has do not overflow.

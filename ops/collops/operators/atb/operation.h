@@ -1,10 +1,13 @@
 #pragma once
 
 #include <any>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "collops/core/operation.h"
 #include "collops/operators/atb/params.h"
@@ -19,20 +22,33 @@ namespace [[gnu::visibility("default")]] atb {
 // The status's code; its message, if it has one, is written, and kept for LastMessage().
 Status Report(const collops::Status& status);
 
+enum LaunchMode : int { KERNEL_LAUNCH_MODE = 0, GRAPH_LAUNCH_MODE = 1 };
+
 // What a call runs on. The stream must be set, as in ATB; calls are complete when they return.
 class Context {
  public:
   Status SetExecuteStream(aclrtStream stream);
-  aclrtStream GetExecuteStream() const { return stream_; }
+  aclrtStream GetExecuteStream() const { return streams_[0]; }
+  // An operation runs on the one with its number, by SetExecuteStreamId().
+  Status SetExecuteStreams(const std::vector<aclrtStream>& streams);
+  std::vector<aclrtStream> GetExecuteStreams() const { return streams_; }
   Status SetAsyncTilingCopyStatus(bool enable);  // nothing is copied
   bool GetAsyncTilingCopyStatus() const { return copies_tiling_; }
+  Status SetLaunchMode(LaunchMode mode);  // both are one, as nothing is captured here
+  LaunchMode GetLaunchMode() const { return launch_mode_; }
 
  private:
-  aclrtStream stream_ = nullptr;
+  std::vector<aclrtStream> streams_ = {nullptr};
   bool copies_tiling_ = false;
+  LaunchMode launch_mode_ = KERNEL_LAUNCH_MODE;
 };
 
+// Tiling is what ATB copies to an NPU. There is none here: the functions are not called, and the
+// numbers of blocks are checked only.
 Status CreateContext(Context** context);
+Status CreateContext(Context** context, const std::function<void*(size_t)>& alloc,
+                     const std::function<void(void*)>& dealloc);
+Status CreateContext(Context** context, uint32_t hostTilingBlockNum, uint32_t deviceTilingBlockNum);
 Status DestroyContext(Context* context);
 
 // One thread at a time, as collops::Operation.
@@ -51,6 +67,8 @@ class Operation {
                  Context* context);
 
   const std::any& param() const { return param_; }
+  uint32_t stream_id() const { return stream_id_; }
+  void set_stream_id(uint32_t id) { stream_id_ = id; }
   template <typename Param>
   Status Update(const Param& param) {
     const Status status = Report(collops::UpdateOperation(infer::Own(param), &operation_));
@@ -61,6 +79,7 @@ class Operation {
  private:
   std::unique_ptr<collops::Operation> operation_;
   std::any param_;
+  uint32_t stream_id_ = 0;
 };
 
 template <typename Param>
@@ -75,6 +94,10 @@ Status CreateOperation(const Param& opParam, Operation** operation) {
 }
 
 Status DestroyOperation(Operation* operation);
+
+// Of the context's streams.
+Status SetExecuteStreamId(Operation* operation, uint32_t streamId);
+uint32_t GetExecuteStreamId(Operation* operation);
 
 template <typename Param>
 Status CloneOperationParam(const Operation* operation, Param& opParam) {

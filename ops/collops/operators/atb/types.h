@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collops/operators/atb/acl.h"
@@ -40,8 +41,16 @@ struct VariantPack {
   SVector<Tensor> outTensors;
 };
 
+enum class LogLevel : int { DEBUG = 0, INFO = 1, WARN = 2, ERROR = 3, NONE = 4 };
+
 class Utils {
  public:
+  // "collops": no version of ATB's.
+  static std::string GetAtbVersion();
+  // Of this process. NONE: messages are not written, and aclGetRecentErrMsg() has the last one; all
+  // other levels write every error, and there is nothing else to write.
+  static Status SetLogLevel(LogLevel atbLogLevel);
+  static Status ResetLogLevel();
   static uint64_t GetTensorSize(const Tensor& tensor) { return GetTensorSize(tensor.desc); }
   static uint64_t GetTensorSize(const TensorDesc& desc);
   static uint64_t GetTensorNumel(const Tensor& tensor) { return GetTensorNumel(tensor.desc); }

@@ -207,6 +207,7 @@ Status CollectiveOperation::CheckExecute(const VariantPack& pack, const void* wo
 
 Status CollectiveOperation::Execute(const VariantPack& pack, void* workspace,
                                     uint64_t workspace_bytes, void* stream) {
+  COLLOPS_RETURN_IF_ERROR(why_not_);
   const Plan* plan = nullptr;
   const Status status = CheckExecute(pack, workspace, workspace_bytes, &plan);
   if (status.ok()) return Run(*plan, pack, workspace, stream);

@@ -41,8 +41,12 @@ class CollectiveOperation : public Operation {
 
   explicit CollectiveOperation(OpSignature signature);
 
-  // Gives it its communicator, without which only InferShapeAt() may be called.
-  void Join(std::shared_ptr<Communicator> communicator) { communicator_ = std::move(communicator); }
+  // Gives it its communicator, without which only InferShapeAt() may be called. `why_not`: an error
+  // that only the second phase returns, or Ok.
+  void Join(std::shared_ptr<Communicator> communicator, Status why_not = Ok()) {
+    communicator_ = std::move(communicator);
+    why_not_ = std::move(why_not);
+  }
 
   const char* Name() const override { return signature_.name; }
   int NumInputs() const override { return static_cast<int>(signature_.inputs.size()); }
@@ -113,6 +117,7 @@ class CollectiveOperation : public Operation {
   bool IsRepeated(const VariantPack& pack) const;
 
   const OpSignature signature_;
+  Status why_not_;
   std::shared_ptr<Communicator> communicator_;
   std::vector<std::shared_ptr<const Plan>> plans_;
   Status first_phase_;  // of the last GetWorkspaceSize

@@ -41,7 +41,7 @@ Status Connect(const Param& param, std::unique_ptr<CollectiveOperation> made,
   const auto check = [&param](int rank, int size) { return CheckRanks(param, rank, size); };
   std::shared_ptr<Communicator> communicator;
   COLLOPS_RETURN_IF_ERROR(FindGroup(made->Name(), group, check, &communicator));
-  made->Join(std::move(communicator));
+  made->Join(std::move(communicator), CheckDomainNumber(made->Name(), group));
   *operation = std::move(made);
   return Ok();
 }

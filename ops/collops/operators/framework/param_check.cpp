@@ -103,6 +103,21 @@ Status CheckBackendAndSize(const char* op, const GroupParam& group, unsigned nam
   return Ok();
 }
 
+Status CheckDomainNumber(const char* op, const GroupParam& group) {
+  constexpr int64_t kMost = 65535;
+  // lccl's own form is "number" or "number:MB".
+  const std::string number = group.commDomain.substr(0, group.commDomain.find(':'));
+  const bool is_number =
+      !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  if (group.backend != "lccl" || !is_number) return Ok();
+  int64_t value = 0;
+  for (const char digit : number) value = std::min(value * 10 + (digit - '0'), kMost + 1);
+  COLLOPS_CHECK_ARG(value <= kMost, ERROR_COMM_EMPTY, op,
+                    ": as a number, commDomain of backend \"lccl\" must be from 0 to ", kMost,
+                    ", got ", number);
+  return Ok();
+}
+
 Status CheckDistributed(const char* op, const GroupParam& group) {
   COLLOPS_CHECK_ARG(group.commMode == COMM_MULTI_PROCESS || group.commMode == COMM_MULTI_THREAD,
                     ERROR_INVALID_PARAM, op, ": commMode must be 0 (COMM_MULTI_PROCESS) or 1 ",

@@ -46,6 +46,10 @@ Status CheckGroup(const char* operation, const Param& param, unsigned names) {
 // The last part of it: commMode, commDomain, rankTableFile, rank, rankRoot.
 Status CheckDistributed(const char* operation, const GroupParam& group);
 
+// ERROR_COMM_EMPTY, in ATB an error of the second phase, if commDomain is a number that its lccl
+// does not have. Other words than numbers are this library's own.
+Status CheckDomainNumber(const char* operation, const GroupParam& group);
+
 // An error if rank or rankRoot is outside [0, rank_size). `source`: where the rank comes from, if
 // not from the struct; else empty.
 Status CheckRank(const char* operation, int rank, int rank_size, const std::string& source);
