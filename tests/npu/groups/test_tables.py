@@ -14,7 +14,7 @@ import collops
 from collops.launch.rank_table import table_refusal
 from collops.testing import run_ranks
 from patience import patience
-from tests.npu.npu_ranks import error_of
+from tests.npu.npu_ranks import error_of, hccl_group
 
 RANKS = 3
 
@@ -38,7 +38,7 @@ def total(npu: Any, comm: Any) -> float:
 
 @pytest.mark.parametrize("how", ["variable", "parameter"])
 def test_groups_of_one_table(npu: Any, tmp_path: Path, how: str) -> None:
-    """HCCL connects a table once, so a second domain and all parts are split off the first one."""
+    """HCCL takes a table once, so a second domain connects by root info."""
     path = write(tmp_path, [3, 1, 2])
 
     def work(rank: int) -> tuple[list[Any], int, int, list[Any], int]:
@@ -77,7 +77,7 @@ def test_groups_of_one_table(npu: Any, tmp_path: Path, how: str) -> None:
 
 
 def test_a_domain_may_be_closed_and_made_again(npu: Any, tmp_path: Path) -> None:
-    """The first domain lives on, so HCCL knows what was split off it before."""
+    """Also where the first domain lives on, whose ranks HCCL has connected by the table."""
     path = write(tmp_path, list(range(RANKS)))
 
     def work(rank: int) -> list[float]:
@@ -126,6 +126,32 @@ def test_threads_with_a_table(npu: Any, tmp_path: Path) -> None:
         run_ranks(work, RANKS, env=env, threads=True, timeout=patience(20))
         == [npu.gathered(RANKS, 2)] * 3
     )
+
+
+@pytest.mark.parametrize("first", ["torch_npu", "collops"])
+def test_beside_torch_npu_which_takes_the_table_too(
+    npu: Any, torch_module: Any, tmp_path: Path, first: str, capfd: Any
+) -> None:
+    """torch_npu passes RANK_TABLE_FILE to HCCL by itself; whoever comes second uses root info."""
+    path = write(tmp_path, list(range(RANKS)))
+
+    def work(rank: int) -> list[float]:
+        npu.choose(rank)
+        found = []
+        for who in sorted(["torch_npu", "collops"], key=lambda name: name != first):
+            if who == "collops":
+                found.append(total(npu, collops.init(backend="hccl")))
+            else:
+                hccl_group(torch_module, rank, RANKS, tmp_path)
+                x = npu.tensor(np.ones(1, np.float32))
+                torch_module.distributed.all_reduce(x)
+                found.append(float(npu.array(x)[0]))
+        return found
+
+    env = {"RANK_TABLE_FILE": path}
+    assert run_ranks(work, RANKS, env=env, timeout=patience(40)) == [[RANKS] * 2] * RANKS
+    said = "the ranks connect by root info: another library, such as torch_npu, has passed a rank"
+    assert capfd.readouterr().err.count(said) == (RANKS if first == "torch_npu" else 0)
 
 
 def test_another_device_than_the_tables_is_hccls_error(npu: Any, tmp_path: Path) -> None:
@@ -188,10 +214,11 @@ def test_parts_of_a_table_group(npu: Any, tmp_path: Path) -> None:
             inner = outer.split(0 if outer.rank > 0 else 1)  # ranks 2 and 3 of the whole group
             assert inner is not None
             found += [total(npu, outer), inner.rank, inner.size, total(npu, inner)]
-            # HCCL has no subgroup in another order, and says so without an end.
-            error = error_of(lambda: outer.split(0, -rank))
-            found += [error.code, "has the order of the group" in error.message]
-            found.append(total(npu, outer))
+            # HCCL splits off no subgroup in another order: that one connects by itself.
+            turned = outer.split(0, -rank)
+            assert turned is not None
+            found += [turned.rank, total(npu, turned), total(npu, outer)]
+            turned.close()
         found.append(total(npu, whole))
         groups = [whole] if outer is None else [whole, outer, inner]
         for group in groups:
@@ -202,6 +229,6 @@ def test_parts_of_a_table_group(npu: Any, tmp_path: Path) -> None:
 
     results = run_ranks(work, 4, env={"RANK_TABLE_FILE": path}, timeout=patience(20))
     assert results[0] == [None, 4.0, 0]
-    assert results[1] == [3.0, 0, 1, 1.0, 103, True, 3.0, 4.0, 0]
-    assert results[2] == [3.0, 0, 2, 2.0, 103, True, 3.0, 4.0, 0]
-    assert results[3] == [3.0, 1, 2, 2.0, 103, True, 3.0, 4.0, 0]
+    assert results[1] == [3.0, 0, 1, 1.0, 2, 3.0, 3.0, 4.0, 0]
+    assert results[2] == [3.0, 0, 2, 2.0, 1, 3.0, 3.0, 4.0, 0]
+    assert results[3] == [3.0, 1, 2, 2.0, 0, 3.0, 3.0, 4.0, 0]

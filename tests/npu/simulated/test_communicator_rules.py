@@ -274,7 +274,8 @@ def test_what_the_loader_takes_and_refuses(by_table: Any) -> None:
             for soc, content, code, text in MISTAKES
         ]
         calls += [
-            (soc, lambda c=content: written(c), 0, E_TIMEOUT, "before HCCL_CONNECT_TIMEOUT")
+            # Of two equal tables the second would meet where the first still waits.
+            (soc, lambda c=content | {"soc": soc}: written(c), 0, E_TIMEOUT, "HCCL_CONNECT_TIMEOUT")
             for soc, content in ACCEPTED
         ]
         calls += [
@@ -307,16 +308,28 @@ def test_device_ids_are_those_of_the_server(by_table: Any) -> None:
     )
 
 
-def test_tables_and_root_infos_do_not_mix(by_table: Any) -> None:
-    def work(one: Rank, path: Path) -> list[int]:
-        info, other = ctypes.create_string_buffer(4108), ctypes.c_void_p()
-        assert one.hccl.HcclGetRootInfo(info) == 0
-        mixed = one.hccl.HcclCommInitRootInfo(1, info, 0, ctypes.byref(other))
-        again = init_table(one, path)
-        assert one.hccl.HcclCommDestroy(one.comm) == 0
-        return [mixed, again, one.hccl.HcclCommInitRootInfo(1, info, 0, ctypes.byref(other))]
+def test_one_table_on_a_device_and_any_root_infos(by_table: Any) -> None:
+    def work(one: Rank, path: Path) -> list[Any]:
+        def by_root() -> int:
+            info, other = ctypes.create_string_buffer(4108), ctypes.c_void_p()
+            assert one.hccl.HcclGetRootInfo(info) == 0
+            code = one.hccl.HcclCommInitRootInfo(1, info, 0, ctypes.byref(other))
+            return code or one.hccl.HcclCommDestroy(other)
 
-    assert by_table(work, 1) == [[E_PARA, E_PARA, 0]]
+        codes = [by_root(), init_table(one, path), init_table(one, path, 9)]
+        codes.append(init_table(one, write(path.parent, table(2, 2), "another.json")))
+        said = one.text()
+        missing = init_table(one, path.parent / "none.json")
+        assert one.hccl.HcclCommDestroy(one.comm) == 0
+        return [
+            *codes,
+            "multiple initialization" in said,
+            missing,
+            init_table(one, path),
+            by_root(),
+        ]
+
+    assert by_table(work, 1) == [[0, *[E_UNAVAIL] * 3, True, E_INTERNAL, 0, 0]]
 
 
 def test_configs_are_checked(by_table: Any) -> None:

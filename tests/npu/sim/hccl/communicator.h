@@ -54,10 +54,8 @@ class Communicator {
   const std::string& name() const { return name_; }
   void set_name(const std::string& name) { name_ = name; }
 
-  // How it was made; a rank table's digest says which.
   enum Origin { kRootInfo, kRankTable, kSub };
   Origin origin = kRootInfo;
-  std::string table;
   // The ids and names of the sub-communicators that this rank has made of it.
   std::set<uint64_t> sub_ids;
   std::set<std::string> sub_names;

@@ -84,7 +84,6 @@ struct Plan {
   uint32_t rank;
   uint32_t size;
   Communicator::Origin origin;
-  std::string table;
 };
 
 int Make(Plan plan, const Config* config, void** result) {
@@ -110,7 +109,6 @@ int Make(Plan plan, const Config* config, void** result) {
   if (code != kSuccess) return code;
   made->set_name(plan.name);
   made->origin = plan.origin;
-  made->table = plan.table;
   *result = Keep(made.release());
   return kSuccess;
 }
@@ -118,15 +116,8 @@ int Make(Plan plan, const Config* config, void** result) {
 int MakeOfRootInfo(uint32_t size, const void* root_info, uint32_t rank, const Config* config,
                    void** result) {
   if (root_info == nullptr) return Refuse(kNullPointer, "rootInfo is null");
-  const auto is_of_table = [](const Communicator& other) {
-    return other.origin == Communicator::kRankTable;
-  };
-  if (FindWhere(is_of_table) != nullptr) {
-    return Refuse(kBadParameter,
-                  "this process has a communicator of a rank table; root infos do not mix with it");
-  }
   const std::string root = static_cast<const char*>(root_info);
-  return Make({root, HostAddress(), root, rank, size, Communicator::kRootInfo, ""}, config, result);
+  return Make({root, HostAddress(), root, rank, size, Communicator::kRootInfo}, config, result);
 }
 
 // Where the ranks of a table meet: at an address of rank 0's server if that is told apart by an
@@ -151,20 +142,19 @@ int MakeOfTable(const char* path, uint32_t rank, const Config* config, void** re
   if (CurrentDevice() < 0) return Refuse(kInternal, "no device is set");
   RankTable table;
   if (const int code = table.Load(path)) return code;
-  if (const int code = table.Read(rank, PhysicalDevice(CurrentDevice()))) return code;
-  const auto is_same = [&](const Communicator& other) {
-    return other.table == table.digest && other.rank() == static_cast<int>(rank);
+  const auto is_of_table = [](const Communicator& other) {
+    return other.origin == Communicator::kRankTable && other.device() == CurrentDevice();
   };
-  if (FindWhere(is_same) != nullptr) {
-    return Refuse(kBadParameter, "this rank has a communicator of this rank table");
+  if (FindWhere(is_of_table) != nullptr) {
+    return Refuse(kNotAvailable, "op_base hccl multiple initialization");
   }
+  if (const int code = table.Read(rank, PhysicalDevice(CurrentDevice()))) return code;
   Plan plan{"",
             "",
             "hccl_world_group",
             rank,
             static_cast<uint32_t>(table.ranks.size()),
-            Communicator::kRankTable,
-            table.digest};
+            Communicator::kRankTable};
   if (const int code = FindPlace(table, rank, &plan)) return code;
   return Make(plan, config, result);
 }

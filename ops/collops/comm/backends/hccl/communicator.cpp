@@ -1,6 +1,7 @@
 #include "collops/comm/backends/hccl/communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -15,6 +16,7 @@
 #include "collops/comm/placement/rank_table.h"
 #include "collops/core/env.h"
 #include "collops/core/process/per_process.h"
+#include "collops/core/trace/log.h"
 
 namespace collops::hccl {
 namespace {
@@ -93,12 +95,17 @@ Status CommHandle::FromRankTable(const Api& api, int device, int rank, int rank_
       api.comm_init_cluster_info != nullptr, ERROR_UNSUPPORTED,
       "backend hccl: this libhccl.so has no HcclCommInitClusterInfo, which takes rank tables");
   Comm made = nullptr;
-  COLLOPS_RETURN_IF_ERROR(
-      ToStatus(api, api.comm_init_cluster_info(path.c_str(), static_cast<uint32_t>(rank), &made),
-               "HcclCommInitClusterInfo"));
+  const Result result =
+      api.comm_init_cluster_info(path.c_str(), static_cast<uint32_t>(rank), &made);
+  std::string said;
+  const Status status = ToStatus(api, result, "HcclCommInitClusterInfo", &said);
+  // The same number, with this code, is of a table that contradicts the rank or the NPU.
+  const bool taken = result == Result::kUnavailable && said.find("EI0014") == std::string::npos;
+  handle->reset();
+  if (taken) return Ok();
+  COLLOPS_RETURN_IF_ERROR(status);
   handle->reset(new CommHandle(api, device, made, true));
   (*handle)->ranks_ = AllRanks(rank_size);
-  (*handle)->from_table_ = true;
   return Ok();
 }
 
@@ -239,47 +246,33 @@ void HcclCommunicator::LetGo(bool past) {
 
 namespace {
 
-enum class WayToMeet { kRootInfo, kRankTable, kPartOfTable, kPart };
-
-const char* Name(WayToMeet way) {
-  switch (way) {
-    case WayToMeet::kRootInfo:
-      return "root info";
-    case WayToMeet::kRankTable:
-      return "rank table";
-    case WayToMeet::kPartOfTable:
-      return "split of the rank table's group";
-    case WayToMeet::kPart:
-      return "split";
-  }
-  return "";
-}
-
-// HCCL connects a rank of a table once per process; further groups of the same ranks are split off.
-// Ranks may be threads of one process.
-class Tables {
+// The NPUs of this process that have a group of ours by a rank table. Ranks may be threads of one
+// process.
+class TableGroups {
  public:
-  std::shared_ptr<CommHandle> Find(const std::string& path, int rank) {
+  bool Has(int device) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return known_[{path, rank}].lock();
+    return !known_[device].expired();
   }
 
-  void Add(const std::string& path, int rank, const std::shared_ptr<CommHandle>& handle) {
+  void Add(int device, const std::shared_ptr<CommHandle>& handle) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    known_[{path, rank}] = handle;
+    known_[device] = handle;
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::string, int>, std::weak_ptr<CommHandle>> known_;
+  std::map<int, std::weak_ptr<CommHandle>> known_;
 };
-PerProcess<Tables> tables_here;
+PerProcess<TableGroups> table_groups_here;
 
-WayToMeet WayOf(const control::GroupSpec& spec, int rank, std::shared_ptr<CommHandle>* whole) {
-  if (spec.engine_part != nullptr) return WayToMeet::kPart;
-  if (spec.table == nullptr) return WayToMeet::kRootInfo;
-  *whole = tables_here.Get().Find(spec.table->path, rank);
-  return *whole == nullptr ? WayToMeet::kRankTable : WayToMeet::kPartOfTable;
+// Writes to standard error, once per process, that the table does not go to HCCL.
+void WarnOfTakenTable(const std::string& file) {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  Log(LogLevel::kWarning,
+      Concat("collops: ", file, ": the ranks connect by root info: another library, such as ",
+             "torch_npu, has passed a rank table to HCCL, which takes one per NPU"));
 }
 
 // Not known without a board.
@@ -323,68 +316,82 @@ Status HcclCommunicator::MeetFor(const char* called,
   return Ok();
 }
 
-// Connects the ranks by the part that a split made, by the group's rank table, or by rank 0's root
-// info, which goes over the host connection. The ranks also agree on what HCCL has on their SoCs.
-// In HCCL it waits at most HCCL_CONNECT_TIMEOUT.
-Status HcclCommunicator::Meet() {
-  if (caller_comm_ != nullptr) return Connect(caller_comm_, AbilitiesOf(api_, false));
-  const control::GroupSpec& group = spec();
-  std::shared_ptr<CommHandle> whole;
-  const WayToMeet way = WayOf(group, rank(), &whole);
-  Abilities abilities = AbilitiesOf(api_, OnSeveralServers(control(), size()));
-  RootInfo root_info = {};
-  if (control().has_board()) {
-    if (way == WayToMeet::kRootInfo && rank() == 0) {
-      COLLOPS_RETURN_IF_ERROR(ToStatus(api_, api_.get_root_info(&root_info), "HcclGetRootInfo"));
-    }
-    Agreement agreement(kFirstContact);
-    agreement.EqualText("COLLOPS_CHECK", compares() ? "1" : "0")
-        .EqualText("COLLOPS_HCCL_MEET", meets_ ? "1" : "0")
-        .EqualText("the way to meet", Name(way))
-        .EqualText("HcclAllGatherV", abilities.all_gather_v ? "there" : "missing")
-        .EqualText("HcclReduceScatterV", abilities.reduce_scatter_v ? "there" : "missing");
-    std::vector<RootInfo> all(static_cast<size_t>(size()));
-    COLLOPS_RETURN_IF_ERROR(control().Share(agreement, &root_info, kRootInfoBytes, all.data()));
-    root_info = all[0];
+// Where some rank's NPU has a group by a rank table, no rank passes HCCL the table, and `handle`
+// stays null.
+Status HcclCommunicator::MeetByTable(const Agreement& agreement,
+                                     std::shared_ptr<CommHandle>* handle) {
+  TableGroups& groups = table_groups_here.Get();
+  std::vector<char> all(static_cast<size_t>(size()));
+  char taken = groups.Has(device_index()) ? 1 : 0;
+  COLLOPS_RETURN_IF_ERROR(control().Share(agreement, &taken, 1, all.data()));
+  const auto is_taken = [&all] { return std::find(all.begin(), all.end(), 1) != all.end(); };
+  if (is_taken()) return Ok();
+  const RankTable& table = *spec().table;
+  COLLOPS_RETURN_IF_ERROR(
+      CommHandle::FromRankTable(api_, device_index(), rank(), size(), table.path, handle));
+  taken = *handle == nullptr ? 1 : 0;
+  if (*handle == nullptr) WarnOfTakenTable(table.file);
+  COLLOPS_RETURN_IF_ERROR(control().Share(agreement, &taken, 1, all.data()));
+  if (is_taken()) {
+    handle->reset();
+  } else {
+    groups.Add(device_index(), *handle);
   }
-  std::shared_ptr<CommHandle> handle;
-  switch (way) {
-    case WayToMeet::kRootInfo:
-      COLLOPS_RETURN_IF_ERROR(
-          CommHandle::FromRootInfo(api_, device_index(), rank(), size(), root_info, &handle));
-      break;
-    case WayToMeet::kRankTable:
-      COLLOPS_RETURN_IF_ERROR(CommHandle::FromRankTable(api_, device_index(), rank(), size(),
-                                                        group.table->path, &handle));
-      tables_here.Get().Add(group.table->path, rank(), handle);
-      break;
-    case WayToMeet::kPartOfTable:
-      COLLOPS_RETURN_IF_ERROR(CommHandle::Split(whole, AllRanks(size()), rank(),
-                                                Concat("collops/", group.comm_domain), &handle));
-      break;
-    case WayToMeet::kPart:
-      handle = std::static_pointer_cast<CommHandle>(
-          *std::static_pointer_cast<PartInSpec>(group.engine_part));
-      break;
-  }
-  COLLOPS_RETURN_IF_ERROR(Connect(std::move(handle), std::move(abilities)));
-  if (way == WayToMeet::kPart) std::static_pointer_cast<PartInSpec>(group.engine_part)->reset();
   return Ok();
 }
 
-// A group that was connected by a rank table must be split by HCCL. Others are split by HCCL if
-// they are connected and the keys keep their order; else the subgroup meets by a root info of its
-// own. What HCCL does not split ends no group.
+// Rank 0's goes over the host connection.
+Status HcclCommunicator::MeetByRootInfo(const Agreement& agreement,
+                                        std::shared_ptr<CommHandle>* handle) {
+  RootInfo root_info = {};
+  if (rank() == 0) {
+    COLLOPS_RETURN_IF_ERROR(ToStatus(api_, api_.get_root_info(&root_info), "HcclGetRootInfo"));
+  }
+  std::vector<RootInfo> all(static_cast<size_t>(size()));
+  COLLOPS_RETURN_IF_ERROR(control().Share(agreement, &root_info, kRootInfoBytes, all.data()));
+  return CommHandle::FromRootInfo(api_, device_index(), rank(), size(), all[0], handle);
+}
+
+// Connects the ranks by the part that a split made, by the group's rank table, or by a root info.
+// The ranks also agree on what HCCL has on their SoCs. In HCCL it waits at most
+// HCCL_CONNECT_TIMEOUT.
+Status HcclCommunicator::Meet() {
+  if (caller_comm_ != nullptr) return Connect(caller_comm_, AbilitiesOf(api_, false));
+  const control::GroupSpec& group = spec();
+  const auto part = std::static_pointer_cast<PartInSpec>(group.engine_part);
+  const bool by_table = part == nullptr && group.table != nullptr;
+  Abilities abilities = AbilitiesOf(api_, OnSeveralServers(control(), size()));
+  Agreement agreement(kFirstContact);
+  agreement.EqualText("COLLOPS_CHECK", compares() ? "1" : "0")
+      .EqualText("COLLOPS_HCCL_MEET", meets_ ? "1" : "0")
+      .EqualText("the way to meet", part != nullptr ? "split"
+                                    : by_table      ? "rank table"
+                                                    : "root info")
+      .EqualText("HcclAllGatherV", abilities.all_gather_v ? "there" : "missing")
+      .EqualText("HcclReduceScatterV", abilities.reduce_scatter_v ? "there" : "missing");
+  std::shared_ptr<CommHandle> handle;
+  if (part != nullptr) {
+    if (control().has_board()) COLLOPS_RETURN_IF_ERROR(control().Agree(agreement));
+    handle = std::static_pointer_cast<CommHandle>(*part);
+  }
+  if (by_table) COLLOPS_RETURN_IF_ERROR(MeetByTable(agreement, &handle));
+  if (handle == nullptr) COLLOPS_RETURN_IF_ERROR(MeetByRootInfo(agreement, &handle));
+  COLLOPS_RETURN_IF_ERROR(Connect(std::move(handle), std::move(abilities)));
+  if (part != nullptr) part->reset();
+  return Ok();
+}
+
+// HCCL splits a group that is connected, if the keys keep its order; else the subgroup meets by a
+// root info of its own, which needs a host connection. What HCCL does not split ends no group.
 Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
                                  const std::string& name, std::shared_ptr<void>* part) {
   return RunOnDevice("split", [&]() -> Status {
-    const bool needed = spec().table != nullptr || !control().has_board();
-    if (needed) COLLOPS_RETURN_IF_ERROR(MeetOnce("split"));
+    const bool must = !control().has_board();
+    if (must) COLLOPS_RETURN_IF_ERROR(MeetOnce("split"));
     if (!connected()) return Ok();
     std::shared_ptr<CommHandle> made;
     const Status status =
         CommHandle::Split(handle_, members, index, Concat("collops", name), &made);
-    const bool must = !control().has_board() || handle_->is_from_table();
     if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
     if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
     const Status ended = InCall("split", status);

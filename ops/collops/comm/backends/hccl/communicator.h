@@ -193,7 +193,8 @@ class CommHandle {
   // Connects this rank by a root info, together with all ranks of the group.
   static Status FromRootInfo(const Api& api, int device, int rank, int rank_size,
                              const RootInfo& root_info, std::shared_ptr<CommHandle>* handle);
-  // Connects this rank by a rank table, together with all ranks of the table.
+  // Connects this rank by a rank table, together with all ranks of the table. Null where this NPU
+  // has a group of a rank table already: HCCL takes one at a time, whatever is in it.
   static Status FromRankTable(const Api& api, int device, int rank, int rank_size,
                               const std::string& path, std::shared_ptr<CommHandle>* handle);
   static std::shared_ptr<CommHandle> OfCaller(const Api& api, int rank_size, Comm comm);
@@ -209,8 +210,6 @@ class CommHandle {
   CommHandle& operator=(const CommHandle&) = delete;
 
   Comm comm() const { return comm_; }
-  // Whether other ways to connect the same ranks are refused by HCCL.
-  bool is_from_table() const { return whole_ == nullptr ? from_table_ : whole_->from_table_; }
   // Whether it was created here.
   bool owned() const { return owned_; }
   // Never destroyed from now on: its calls may still run. Nor is what it was split off.
@@ -227,7 +226,6 @@ class CommHandle {
   const int device_;
   const Comm comm_;
   bool owned_;
-  bool from_table_ = false;
   bool is_callers_ = false;
   PartNames names_;                    // of what is split off this one
   std::shared_ptr<CommHandle> whole_;  // what it was split off
@@ -291,6 +289,8 @@ class HcclCommunicator final : public StreamCommunicator {
   Status Connect(std::shared_ptr<CommHandle> handle, Abilities abilities);
   // Whether the ranks are to meet for a call on the stream.
   Status FindWhetherToMeet(Stream stream, bool* meets) const;
+  Status MeetByTable(const Agreement& agreement, std::shared_ptr<CommHandle>* handle);
+  Status MeetByRootInfo(const Agreement& agreement, std::shared_ptr<CommHandle>* handle);
 
   const Api& api_;
   AclRuntime runtime_;

@@ -140,10 +140,12 @@ const char* Name(Result result) {
   return known ? kNames[number] : "an unknown HcclResult";
 }
 
-Status ToStatus(const Api& api, Result result, const char* call) {
+Status ToStatus(const Api& api, Result result, const char* call, std::string* said) {
   if (result == Result::kSuccess) return Ok();
+  const std::string text = Explanation(api);
+  if (said != nullptr) *said = text;
   return Error(CodeOf(result), call, " returned ", static_cast<int32_t>(result), " (", Name(result),
-               ")", Explanation(api));
+               ")", text);
 }
 
 Status ToStatus(const Api& api, AclError error, const char* call) {

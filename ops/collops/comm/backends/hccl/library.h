@@ -212,8 +212,8 @@ struct Api {
 Status Load(const Api** api);
 
 // Turns a result of HCCL or of the runtime into a Status: Ok, or an error code with the function's
-// name (`call`), the number, its name and CANN's error text.
-Status ToStatus(const Api& api, Result result, const char* call);
+// name (`call`), the number, its name and CANN's error text, which `said` gets, too.
+Status ToStatus(const Api& api, Result result, const char* call, std::string* said = nullptr);
 Status ToStatus(const Api& api, AclError error, const char* call);
 
 // HCCL's name of a result, such as "HCCL_E_PARA".
