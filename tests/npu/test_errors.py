@@ -84,6 +84,7 @@ def test_a_rank_that_cannot_join_leaves_the_others_to_hccls_time_out(npu: Any) -
         assert "HcclCommInitRootInfoConfig returned 9 (HCCL_E_TIMEOUT)" in late[1]
     assert failed[0] == 25
     assert "HcclCommInitRootInfoConfig returned 11 (HCCL_E_TCP_CONNECT)" in failed[1]
+    assert "; HCCL_IF_BASE_PORT chooses the ports on the host (60000 to 60031)" in failed[1]
 
 
 def test_a_tensor_on_another_device_names_both(npu: Any) -> None:

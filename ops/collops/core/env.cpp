@@ -111,6 +111,10 @@ const Reader kReaders[] = {
     {"COLLOPS_PORT", ReadPort},
     {"COLLOPS_CHECK", ReadSwitch<&Env::check>},
     {"COLLOPS_FUSED", ReadSwitch<&Env::fused>},
+    {"COLLOPS_HCCL_BUFFER_MB",
+     [](const std::string& text, Env* env) {
+       return ReadNumber(text, "a whole number of 1 or more", 1, &env->hccl_buffer_mb);
+     }},
     {"COLLOPS_HCCL_MEET", ReadSwitch<&Env::hccl_meet>},
     {"COLLOPS_SGLANG", ReadSwitch<&Env::sglang>},
     {"COLLOPS_VLLM", ReadSwitch<&Env::vllm>},
@@ -182,6 +186,9 @@ const std::vector<EnvVariable>& EnvVariables() {
       {"COLLOPS_FUSED", "1",
        "0: LinearParallel runs as a pipeline of collectives and products, as on backends without "
        "windows, unless the operation's `engine` names another way. The result is bit-identical."},
+      {"COLLOPS_HCCL_BUFFER_MB", "HCCL_BUFFSIZE, or 200",
+       "Megabytes of each of the two buffers that HCCL allocates on the NPU for every communicator "
+       "that collops makes ([npu.md](npu.md#memory-and-ports)). Must be equal on all ranks."},
       {"COLLOPS_HCCL_MEET", "1",
        "0: on hccl the ranks do not meet on the host before the first call of each of HCCL's "
        "functions, in which HCCL connects them and waits for them itself ([npu.md](npu.md"

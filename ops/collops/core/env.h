@@ -27,6 +27,7 @@ struct Env {
   int trace = 0;           // COLLOPS_TRACE, if it is a number
   std::string trace_path;  // COLLOPS_TRACE, if it is a file name
   bool fused = true;       // COLLOPS_FUSED
+  int hccl_buffer_mb = 0;  // COLLOPS_HCCL_BUFFER_MB; 0: HCCL_BUFFSIZE
   bool hccl_meet = true;   // COLLOPS_HCCL_MEET
   bool sglang = true;      // COLLOPS_SGLANG, which the plug-in reads
   bool vllm = true;        // COLLOPS_VLLM, which the plug-in reads

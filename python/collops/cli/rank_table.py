@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
             text = ", ".join(known)
             parser().error(f"check: --backend must be one of {text}, got {options.backend!r}")
         lines = describe(table)
-        refused = table_refusal(options.file, options.backend or known[0], options.soc)
+        refused = table_refusal(options.file, options.backend or for_npus(), options.soc)
         if table.completed:
             lines += judged(options.file, table.version, options.backend, options.soc, refused)
         print("\n".join(lines))
@@ -100,9 +100,14 @@ def describe(table: RankTable) -> list[str]:
     return lines
 
 
+def for_npus() -> str:
+    """The backend of NPUs, whose tables these are."""
+    return next(str(name) for name, memory, _ in core().backend_kinds() if memory == "npu")
+
+
 def judged(path: str, version: str, backend: str | None, soc: str, refused: str) -> list[str]:
     """What a backend says of a table, the last line of ``check``; that of NPUs by default."""
-    lines, of_npus = [], core().backend_kinds()[0][0]
+    lines, of_npus = [], for_npus()
     if backend is None and (others := table_refusal(path, "ucx")):
         lines.append(f"every backend but {of_npus}: {others}")
     if backend in (None, of_npus):

@@ -1,7 +1,10 @@
 // How results of HCCL and of its runtime become a Status; CANN itself is not needed.
+#include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "check.h"
+#include "collops/comm/backends/hccl/communicator.h"
 #include "collops/comm/backends/hccl/library.h"
 
 namespace {
@@ -39,6 +42,22 @@ TEST(AnswersBecomeCodesWithNumberNameAndText) {
   ExpectAnswer(static_cast<Result>(1041), collops::ERROR_HCCL_FAIL,
                "HcclAllGatherV returned 1041 (an unknown HcclResult): EI9999: an inner "
                "error");
+}
+
+TEST(AnErrorAboutPortsNamesWhatChoosesThem) {
+  const Status bound =
+      ToStatus(FakeApi("EJ0003: Failed to bind"), Result::kInternal, "HcclBarrier");
+  EXPECT_CONTAINS(bound.message(), "EJ0003: Failed to bind; HCCL_IF_BASE_PORT chooses the ports");
+}
+
+TEST(ASizeOfBuffersNeedsALibraryThatTakesOne) {
+  setenv("COLLOPS_HCCL_BUFFER_MB", "7", 1);
+  std::shared_ptr<collops::hccl::CommHandle> handle;
+  const Api api = {};
+  const Status status = collops::hccl::CommHandle::FromRootInfo(api, 0, 0, 1, {}, &handle);
+  unsetenv("COLLOPS_HCCL_BUFFER_MB");
+  EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
+  EXPECT_CONTAINS(status.message(), "no sizes of single communicators: set HCCL_BUFFSIZE in its");
 }
 
 TEST(EveryResultNumberHasItsName) {

@@ -56,3 +56,31 @@ def test_its_groups_are_split_off_each_time_and_it_is_never_destroyed(
 
     results = run_ranks(work, RANKS, env={"COLLOPS_CHECK": check})
     assert results == [([expected(rank)] * 4, 3, 1) for rank in range(RANKS)]
+
+
+def test_grids_that_cut_the_ranks_alike_share_their_groups(npu: Any) -> None:
+    """Whichever of the two cuts gathers: each communicator takes memory of the NPU."""
+
+    def turned(rank: int) -> list[list[float]]:
+        """Ranks of one parity gather; ranks 2 i and 2 i + 1 scatter."""
+        parity, first = rank % 2, rank - rank % 2
+        whole = sum(
+            np.concatenate([inputs(p)[0], inputs(p + 2)[0]]) @ inputs(first + p)[1]
+            for p in range(2)
+        )
+        return [[float(value) for value in row] for row in whole[2 * parity : 2 * parity + 2]]
+
+    def work(rank: int) -> tuple[list[Any], int]:
+        npu.choose(rank)
+        given, outs = [npu.tensor(array) for array in inputs(rank)], []
+        for inner in (True, False):
+            grid = collops.TwoDimTPInfo(ag_dim=2, rs_dim=2, inner_dim_is_ag=inner)
+            param = collops.LinearParallelParam(
+                rank=rank, rank_size=RANKS, type=4, trans_weight=False, two_dim_tp_info=grid
+            )
+            [out] = collops.Operation(param).forward(given)
+            outs.append(npu.array(out).tolist())
+        return outs, npu.live_communicators()
+
+    results = run_ranks(work, RANKS)
+    assert results == [([expected(rank), turned(rank)], 3) for rank in range(RANKS)]

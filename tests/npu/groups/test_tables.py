@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,33 @@ def test_groups_of_one_table(npu: Any, tmp_path: Path, how: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("env", "megabytes"),
+    [({}, 200), ({"HCCL_BUFFSIZE": "50"}, 50), ({"COLLOPS_HCCL_BUFFER_MB": "7"}, 7)],
+    ids=["default", "hccl's", "ours"],
+)
+def test_buffers_of_every_kind_of_communicator(
+    npu: Any, tmp_path: Path, env: dict[str, str], megabytes: int
+) -> None:
+    path = write(tmp_path, [0, 1])
+
+    def work(rank: int) -> tuple[int, int, dict[str, str]]:
+        npu.choose(rank)
+        groups = [collops.init(backend="hccl", comm_domain=name) for name in ("table", "root info")]
+        groups.append(groups[0].split(0))
+        assert [total(npu, group) for group in groups] == [2.0] * 3
+        facts = dict(collops.core.core().backend_facts("hccl"))
+        buffers = npu.open_library("libhccl.so").SimBufferMb()
+        return npu.live_communicators(), buffers, facts
+
+    env = env | {"RANK_TABLE_FILE": path, "HCCL_BUFFSIZE": env.get("HCCL_BUFFSIZE", "999")}
+    env = env if megabytes != 200 else {"RANK_TABLE_FILE": path}
+    for live, buffers, facts in run_ranks(work, 2, env=env, timeout=patience(20)):
+        assert (live, buffers) == (3, 6 * megabytes)
+        assert facts["memory"].startswith(f"2 x {megabytes} MB for each communicator")
+        assert facts["communicators"] == f"3 made in this process, with {6 * megabytes} MB"
+
+
 def test_a_domain_may_be_closed_and_made_again(npu: Any, tmp_path: Path) -> None:
     """Also where the first domain lives on, whose ranks HCCL has connected by the table."""
     path = write(tmp_path, list(range(RANKS)))
@@ -130,9 +158,15 @@ def test_threads_with_a_table(npu: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["torch_npu", "collops"])
 def test_beside_torch_npu_which_takes_the_table_too(
-    npu: Any, torch_module: Any, tmp_path: Path, first: str, capfd: Any
+    npu: Any,
+    torch_module: Any,
+    tmp_path: Path,
+    first: str,
+    capfd: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """torch_npu passes RANK_TABLE_FILE to HCCL by itself; whoever comes second uses root info."""
+    monkeypatch.setattr(logging.root, "handlers", [])  # the lines go to standard error
     path = write(tmp_path, list(range(RANKS)))
 
     def work(rank: int) -> list[float]:
@@ -164,7 +198,7 @@ def test_another_device_than_the_tables_is_hccls_error(npu: Any, tmp_path: Path)
 
     for code, message in run_ranks(work, 2, env={"RANK_TABLE_FILE": path}, timeout=patience(20)):
         assert code == 25
-        assert "HcclCommInitClusterInfo returned 7 (HCCL_E_UNAVAIL): EI9999" in message
+        assert "HcclCommInitClusterInfoConfig returned 7 (HCCL_E_UNAVAIL): EI9999" in message
         assert "the rank table has device" in message
         assert "for this rank, but the thread's is" in message
 

@@ -104,6 +104,8 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
         "COLLOPS_BACKEND": "hccl=shm,lcoc=shm",
         "COLLOPS_CHECK": "1",
         "COLLOPS_FUSED": "0",
+        "COLLOPS_HCCL_BUFFER_MB": "64",
+        "COLLOPS_HCCL_MEET": "1",
         "COLLOPS_ISA": "portable",
         "COLLOPS_JOB_ID": "job",
         "COLLOPS_JOB_KEY": "key",

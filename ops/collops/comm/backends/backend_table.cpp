@@ -16,7 +16,7 @@ const std::vector<Backend>& BackendTable() {
   // Never destroyed: destructors of static objects still read it.
   static const std::vector<Backend>* const table = new std::vector<Backend>{
       {"hccl", hccl::Available, hccl::Create, hccl::SharedBytes, hccl::Describe, hccl::Adopt, "npu",
-       hccl::kSums, "", nullptr, nullptr, nullptr, hccl::SocName},
+       hccl::kSums, "", nullptr, hccl::ShownFacts, nullptr, hccl::SocName},
       {"nccl", nccl::Available, nccl::Create, nccl::SharedBytes, nccl::Describe, nccl::Adopt,
        "cuda", "", "nvidia.nccl", nccl::SetWheelFolder, nccl::ShownFacts},
       {"cuda", cuda_peers::Available, cuda_peers::Create, cuda_peers::SharedBytes, nullptr, nullptr,

@@ -42,16 +42,15 @@ std::string EngineNames() {
   return names;
 }
 
-Status FindPart(const char* name, const RowGroup& group, int other_index, const LinearRun& run,
+// Grids that cut the ranks alike share their subgroups, whatever the type of the product. A cut is
+// known by its size and step, which are those of every rank's group.
+Status FindPart(const RowGroup& group, int other_index, const LinearRun& run,
                 std::shared_ptr<Communicator>* part) {
   *part = run.communicator->shared_from_this();
   const int size = static_cast<int>(group.ranks.size());
   if (size == run.communicator->size() || size == 1) return Ok();
-  std::string grid = name;  // with its type
-  for (const char* term : {"type", "agDim", "rsDim", "innerDimIsAg"}) {
-    grid += Concat(" ", run.agreement.Value(term));
-  }
-  return run.communicator->KeptSplit(grid, other_index, group.ranks, part);
+  const std::string cut = Concat(size, " ranks, ", group.ranks[1] - group.ranks[0], " apart");
+  return run.communicator->KeptSplit(cut, other_index, group.ranks, part);
 }
 
 }  // namespace
@@ -149,8 +148,8 @@ Status PlanLinear(LinearPlan* plan) {
 Status FindParts(const LinearRun& run, GridParts* parts) {
   const RowGroup& gather = run.plan.layout.gather;
   const RowGroup& scatter = run.plan.layout.scatter;
-  COLLOPS_RETURN_IF_ERROR(FindPart("gather", gather, scatter.index, run, &parts->gather));
-  return FindPart("scatter", scatter, gather.index, run, &parts->scatter);
+  COLLOPS_RETURN_IF_ERROR(FindPart(gather, scatter.index, run, &parts->gather));
+  return FindPart(scatter, gather.index, run, &parts->scatter);
 }
 
 Status InGroup(const LinearPlan& plan, const std::vector<int>& ranks, const Status& status) {

@@ -56,6 +56,7 @@ class Communicator {
 
   enum Origin { kRootInfo, kRankTable, kSub };
   Origin origin = kRootInfo;
+  uint32_t buffer_mb = 0;  // of each of its two
   // The ids and names of the sub-communicators that this rank has made of it.
   std::set<uint64_t> sub_ids;
   std::set<std::string> sub_names;

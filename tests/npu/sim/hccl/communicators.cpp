@@ -73,6 +73,14 @@ uint64_t DigestOf(const Config& config) {
                                   std::to_string(config.deterministic) + "," + config.name);
 }
 
+// Of one of a communicator's two buffers: the config's, HCCL_BUFFSIZE, or HCCL's default.
+uint32_t BufferMb(const Config* config) {
+  constexpr uint32_t kDefaultMb = 200;
+  if (config != nullptr && config->buffer_size != Config::kNotSet) return config->buffer_size;
+  const char* const text = std::getenv("HCCL_BUFFSIZE");
+  return text == nullptr ? kDefaultMb : static_cast<uint32_t>(std::atoi(text));
+}
+
 constexpr size_t kRootInfoBytes = 4108;
 constexpr int kDefaultPort = 60000;
 
@@ -109,6 +117,7 @@ int Make(Plan plan, const Config* config, void** result) {
   if (code != kSuccess) return code;
   made->set_name(plan.name);
   made->origin = plan.origin;
+  made->buffer_mb = BufferMb(config);
   *result = Keep(made.release());
   return kSuccess;
 }
@@ -235,6 +244,7 @@ int Split(Communicator& parent, const std::vector<uint32_t>& ids, uint64_t id, u
   made->set_name(config.name[0] != '\0' ? config.name
                                         : parent.name() + "_sub_" + std::to_string(id));
   made->origin = Communicator::kSub;
+  made->buffer_mb = BufferMb(&config);
   parent.sub_ids.insert(id);
   *result = Keep(made.release());
   return kSuccess;
@@ -374,6 +384,15 @@ const char* HcclGetErrorString(int code) {
 // For tests: how many communicators this process has.
 int SimLiveCommunicators() {
   return NumLive();
+}
+// For tests: the megabytes of their buffers.
+int SimBufferMb() {
+  uint32_t sum = 0;
+  FindWhere([&](const Communicator& one) {
+    sum += 2 * one.buffer_mb;
+    return false;
+  });
+  return static_cast<int>(sum);
 }
 
 }  // extern "C"

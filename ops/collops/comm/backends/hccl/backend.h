@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "collops/comm/backend_communicator.h"
 
@@ -11,6 +13,8 @@ namespace collops::hccl {
 Status Available();
 // The NPUs' name, such as "Ascend910B3"; empty where there is none.
 std::string SocName();
+// The memory that HCCL takes for a communicator, and for those of this process together.
+std::vector<std::pair<std::string, std::string>> ShownFacts();
 // Host memory that a communicator of `rank_size` ranks shares.
 int64_t SharedBytes(int rank_size);
 Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);

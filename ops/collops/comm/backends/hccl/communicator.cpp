@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -32,13 +33,49 @@ std::string Shortened(const std::string& name) {
   return Concat(name.substr(0, kMost - kHashDigits - 1), "~", std::hash<std::string>()(name));
 }
 
-// Every field as HCCL's own initialisation leaves it, and the name.
-CommConfig ConfigOf(const std::string& name) {
+constexpr uint32_t kOfCaller = 0;
+constexpr uint32_t kDefaultBufferMb = 200;
+
+// The size of each of a communicator's two buffers: COLLOPS_HCCL_BUFFER_MB, HCCL_BUFFSIZE or
+// HCCL's default. What HCCL cannot read as a number is left to it.
+Status FindBufferMb(uint32_t* buffer_mb) {
+  Env env;
+  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+  *buffer_mb =
+      env.hccl_buffer_mb > 0 ? static_cast<uint32_t>(env.hccl_buffer_mb) : kDefaultBufferMb;
+  const std::string text = GetVariable("HCCL_BUFFSIZE");
+  if (env.hccl_buffer_mb > 0 || text.empty()) return Ok();
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *buffer_mb);
+  if (error != std::errc() || *end != '\0') *buffer_mb = kConfigNotSet;
+  return Ok();
+}
+
+// A library without configs gives every communicator the same size.
+Status CheckBufferSize(bool has_config) {
+  COLLOPS_CHECK_ARG(
+      has_config || GetVariable("COLLOPS_HCCL_BUFFER_MB").empty(), ERROR_UNSUPPORTED,
+      "backend hccl: COLLOPS_HCCL_BUFFER_MB is set, but this libhccl.so has no sizes ",
+      "of single communicators: set HCCL_BUFFSIZE in its place");
+  return Ok();
+}
+
+// Of all HcclComms that were created here and not destroyed.
+std::atomic<int> num_live{0};
+std::atomic<int64_t> live_mb{0};
+
+void Count(uint32_t buffer_mb, int sign) {
+  num_live += sign;
+  if (buffer_mb != kConfigNotSet) live_mb += sign * int64_t{2} * buffer_mb;
+}
+
+// Every field as HCCL's own initialisation leaves it, the name, and the size of the buffers, which
+// older libraries do not take from HCCL_BUFFSIZE.
+CommConfig ConfigOf(const std::string& name, uint32_t buffer_mb) {
   CommConfig config = {};
   config.size = sizeof(CommConfig);
   config.magic = kConfigMagic;
   config.version = kConfigVersion;
-  config.buffer_size = kConfigNotSet;
+  config.buffer_size = buffer_mb;
   config.deterministic = kConfigNotSet;
   config.rdma_traffic_class = kConfigNotSet;
   config.rdma_service_level = kConfigNotSet;
@@ -73,10 +110,13 @@ std::string PartNames::Fresh(uint32_t rank, const std::string& name) {
 Status CommHandle::FromRootInfo(const Api& api, int device, int rank, int rank_size,
                                 const RootInfo& root_info, std::shared_ptr<CommHandle>* handle) {
   Comm made = nullptr;
+  uint32_t buffer_mb = 0;
+  COLLOPS_RETURN_IF_ERROR(FindBufferMb(&buffer_mb));
+  COLLOPS_RETURN_IF_ERROR(CheckBufferSize(api.comm_init_root_info_config != nullptr));
   const auto size = static_cast<uint32_t>(rank_size);
   const auto own = static_cast<uint32_t>(rank);
   if (api.comm_init_root_info_config != nullptr) {
-    const CommConfig config = ConfigOf(NameOf(root_info));
+    const CommConfig config = ConfigOf(NameOf(root_info), buffer_mb);
     COLLOPS_RETURN_IF_ERROR(
         ToStatus(api, api.comm_init_root_info_config(size, &root_info, own, &config, &made),
                  "HcclCommInitRootInfoConfig"));
@@ -84,7 +124,7 @@ Status CommHandle::FromRootInfo(const Api& api, int device, int rank, int rank_s
     COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.comm_init_root_info(size, &root_info, own, &made),
                                      "HcclCommInitRootInfo"));
   }
-  handle->reset(new CommHandle(api, device, made, true));
+  handle->reset(new CommHandle(api, device, made, buffer_mb));
   (*handle)->ranks_ = AllRanks(rank_size);
   return Ok();
 }
@@ -95,22 +135,30 @@ Status CommHandle::FromRankTable(const Api& api, int device, int rank, int rank_
       api.comm_init_cluster_info != nullptr, ERROR_UNSUPPORTED,
       "backend hccl: this libhccl.so has no HcclCommInitClusterInfo, which takes rank tables");
   Comm made = nullptr;
-  const Result result =
-      api.comm_init_cluster_info(path.c_str(), static_cast<uint32_t>(rank), &made);
+  uint32_t buffer_mb = 0;
+  COLLOPS_RETURN_IF_ERROR(FindBufferMb(&buffer_mb));
+  const bool has_config = api.comm_init_cluster_info_config != nullptr;
+  COLLOPS_RETURN_IF_ERROR(CheckBufferSize(has_config));
+  const auto own = static_cast<uint32_t>(rank);
+  CommConfig config = ConfigOf("", buffer_mb);
+  const Result result = has_config
+                            ? api.comm_init_cluster_info_config(path.c_str(), own, &config, &made)
+                            : api.comm_init_cluster_info(path.c_str(), own, &made);
   std::string said;
-  const Status status = ToStatus(api, result, "HcclCommInitClusterInfo", &said);
+  const Status status = ToStatus(
+      api, result, has_config ? "HcclCommInitClusterInfoConfig" : "HcclCommInitClusterInfo", &said);
   // The same number, with this code, is of a table that contradicts the rank or the NPU.
   const bool taken = result == Result::kUnavailable && said.find("EI0014") == std::string::npos;
   handle->reset();
   if (taken) return Ok();
   COLLOPS_RETURN_IF_ERROR(status);
-  handle->reset(new CommHandle(api, device, made, true));
+  handle->reset(new CommHandle(api, device, made, buffer_mb));
   (*handle)->ranks_ = AllRanks(rank_size);
   return Ok();
 }
 
 std::shared_ptr<CommHandle> CommHandle::OfCaller(const Api& api, int rank_size, Comm comm) {
-  std::shared_ptr<CommHandle> handle(new CommHandle(api, -1, comm, false));
+  std::shared_ptr<CommHandle> handle(new CommHandle(api, -1, comm, kOfCaller));
   handle->ranks_ = AllRanks(rank_size);
   handle->is_callers_ = true;
   return handle;
@@ -138,7 +186,9 @@ Status CommHandle::Split(const std::shared_ptr<CommHandle>& from, const std::vec
   PartNames& names = whole->is_callers_ ? names_of_callers.Get() : whole->names_;
   const std::string fresh =
       takes_part ? names.Fresh(numbers[static_cast<size_t>(index)], name) : name;
-  CommConfig config = ConfigOf(fresh);
+  uint32_t buffer_mb = 0;
+  COLLOPS_RETURN_IF_ERROR(FindBufferMb(&buffer_mb));
+  CommConfig config = ConfigOf(fresh, buffer_mb);
   const uint64_t id = takes_part ? std::hash<std::string>()(fresh) >> 33 : kNoSubComm;
   Comm made = nullptr;
   COLLOPS_RETURN_IF_ERROR(
@@ -150,14 +200,24 @@ Status CommHandle::Split(const std::shared_ptr<CommHandle>& from, const std::vec
   if (!takes_part) return Ok();
   int32_t device = -1;
   COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.get_device(&device), "aclrtGetDevice"));
-  part->reset(new CommHandle(api, device, made, true));
+  part->reset(new CommHandle(api, device, made, buffer_mb));
   (*part)->whole_ = whole;
   (*part)->ranks_ = std::move(ranks);
   return Ok();
 }
 
+CommHandle::CommHandle(const Api& api, int device, Comm comm, uint32_t buffer_mb)
+    : api_(api),
+      device_(device),
+      comm_(comm),
+      buffer_mb_(buffer_mb),
+      owned_(buffer_mb != kOfCaller) {
+  if (owned_) Count(buffer_mb_, 1);
+}
+
 CommHandle::~CommHandle() {
   if (!owned_) return;
+  Count(buffer_mb_, -1);
   const DeviceScope scope(api_, device_);
   // The caller cannot act on an error of this call.
   if (scope.status().ok()) static_cast<void>(api_.comm_destroy(comm_));
@@ -361,12 +421,14 @@ Status HcclCommunicator::Meet() {
   const auto part = std::static_pointer_cast<PartInSpec>(group.engine_part);
   const bool by_table = part == nullptr && group.table != nullptr;
   Abilities abilities = AbilitiesOf(api_, OnSeveralServers(control(), size()));
+  const std::string buffer_mb = GetVariable("COLLOPS_HCCL_BUFFER_MB");
   Agreement agreement(kFirstContact);
   agreement.EqualText("COLLOPS_CHECK", compares() ? "1" : "0")
       .EqualText("COLLOPS_HCCL_MEET", meets_ ? "1" : "0")
       .EqualText("the way to meet", part != nullptr ? "split"
                                     : by_table      ? "rank table"
                                                     : "root info")
+      .EqualText("COLLOPS_HCCL_BUFFER_MB", buffer_mb.c_str())
       .EqualText("HcclAllGatherV", abilities.all_gather_v ? "there" : "missing")
       .EqualText("HcclReduceScatterV", abilities.reduce_scatter_v ? "there" : "missing");
   std::shared_ptr<CommHandle> handle;
@@ -417,6 +479,20 @@ std::string SocName() {
 std::shared_ptr<Communicator> Make(std::shared_ptr<control::Control> control, const Api& api,
                                    void* comm, bool compares) {
   return std::make_shared<HcclCommunicator>(std::move(control), api, comm, compares);
+}
+
+std::vector<std::pair<std::string, std::string>> ShownFacts() {
+  uint32_t mb = 0;
+  const Status found = FindBufferMb(&mb);
+  const bool known = found.ok() && mb != kConfigNotSet;
+  const bool ours = !GetVariable("COLLOPS_HCCL_BUFFER_MB").empty();
+  const char* const source = ours                                   ? "COLLOPS_HCCL_BUFFER_MB"
+                             : GetVariable("HCCL_BUFFSIZE").empty() ? "HCCL's default"
+                                                                    : "HCCL_BUFFSIZE";
+  return {{"memory", known ? Concat("2 x ", mb, " MB for each communicator, by ", source)
+                           : Concat("by HCCL_BUFFSIZE, which is no number")},
+          {"communicators",
+           Concat(num_live.load(), " made in this process, with ", live_mb.load(), " MB")}};
 }
 
 Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {

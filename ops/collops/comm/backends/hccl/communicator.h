@@ -219,12 +219,13 @@ class CommHandle {
   }
 
  private:
-  CommHandle(const Api& api, int device, Comm comm, bool owned)
-      : api_(api), device_(device), comm_(comm), owned_(owned) {}
+  // `buffer_mb`: of one of its two buffers, of an HcclComm that was created here.
+  CommHandle(const Api& api, int device, Comm comm, uint32_t buffer_mb);
 
   const Api& api_;
   const int device_;
   const Comm comm_;
+  const uint32_t buffer_mb_;
   bool owned_;
   bool is_callers_ = false;
   PartNames names_;                    // of what is split off this one

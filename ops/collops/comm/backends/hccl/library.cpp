@@ -37,6 +37,7 @@ struct Loaded {
     library->Find("HcclGetCommAsyncError", &api.get_comm_async_error);
     library->FindIfThere("HcclCommInitRootInfoConfig", &api.comm_init_root_info_config);
     library->FindIfThere("HcclCommInitClusterInfo", &api.comm_init_cluster_info);
+    library->FindIfThere("HcclCommInitClusterInfoConfig", &api.comm_init_cluster_info_config);
     library->FindIfThere("HcclCreateSubCommConfig", &api.create_sub_comm);
     library->FindIfThere("HcclAllGatherV", &api.all_gather_v);
     library->FindIfThere("HcclReduceScatterV", &api.reduce_scatter_v);
@@ -105,6 +106,14 @@ std::string Explanation(const Api& api) {
   return text == nullptr || *text == '\0' ? "" : Concat(": ", text);
 }
 
+// HCCL's errors about ports do not name the variables that choose them.
+const char* AdviceOn(Result result, const std::string& said) {
+  if (result != Result::kTcpConnect && said.find("EJ0003") == std::string::npos) return "";
+  return "; HCCL_IF_BASE_PORT chooses the ports on the host (60000 to 60031), "
+         "HCCL_NPU_SOCKET_PORT_RANGE those on an NPU (16666), and HCCL_SOCKET_IFNAME the network "
+         "device";
+}
+
 }  // namespace
 
 const char* Name(Result result) {
@@ -145,7 +154,7 @@ Status ToStatus(const Api& api, Result result, const char* call, std::string* sa
   const std::string text = Explanation(api);
   if (said != nullptr) *said = text;
   return Error(CodeOf(result), call, " returned ", static_cast<int32_t>(result), " (", Name(result),
-               ")", text);
+               ")", text, AdviceOn(result, text));
 }
 
 Status ToStatus(const Api& api, AclError error, const char* call) {

@@ -142,10 +142,12 @@ struct Api {
   Result (*get_root_info)(RootInfo* root_info);
   Result (*comm_init_root_info)(uint32_t num_ranks, const RootInfo* root_info, uint32_t rank,
                                 Comm* comm);
-  // Null if the library is too old: these three, and all_gather_v and reduce_scatter_v below.
+  // Null if the library is too old: these four, and all_gather_v and reduce_scatter_v below.
   Result (*comm_init_root_info_config)(uint32_t num_ranks, const RootInfo* root_info, uint32_t rank,
                                        const CommConfig* config, Comm* comm);
   Result (*comm_init_cluster_info)(const char* rank_table, uint32_t rank, Comm* comm);
+  Result (*comm_init_cluster_info_config)(const char* rank_table, uint32_t rank, CommConfig* config,
+                                          Comm* comm);
   Result (*create_sub_comm)(Comm* comm, uint32_t num_ranks, uint32_t* ranks, uint64_t sub_comm_id,
                             uint32_t rank, CommConfig* config, Comm* sub_comm);
   Result (*comm_destroy)(Comm comm);
