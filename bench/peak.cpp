@@ -82,13 +82,18 @@ template <size_t... kIndex>
 
 #elif defined(__aarch64__)
 
+// clang has a macro of this name, in which a pack cannot be expanded.
+float FirstOf(float32x4_t sum) {
+  return vgetq_lane_f32(sum, 0);
+}
+
 template <size_t... kIndex>
 float Neon(int64_t rounds, std::index_sequence<kIndex...>) {
   float32x4_t sums[] = {vdupq_n_f32(static_cast<float>(kIndex))...};
   for (int64_t i = 0; i < rounds; ++i) {
     ((sums[kIndex] = vfmaq_f32(vdupq_n_f32(1.0F), sums[kIndex], vdupq_n_f32(0.5F))), ...);
   }
-  return (vgetq_lane_f32(sums[kIndex], 0) + ...);
+  return (FirstOf(sums[kIndex]) + ...);
 }
 
 // Four products in each of the 2 x 2 sums.
@@ -101,7 +106,7 @@ template <size_t... kIndex>
   for (int64_t i = 0; i < rounds; ++i) {
     ((sums[kIndex] = vbfmmlaq_f32(sums[kIndex], factors, factors)), ...);
   }
-  return (vgetq_lane_f32(sums[kIndex], 0) + ...);
+  return (FirstOf(sums[kIndex]) + ...);
 }
 
 #endif
