@@ -62,7 +62,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 BLOCKS = [
     block
     for page in PAGES
-    if page.exists() and page.parent.name != "tutorials"
+    if page.exists() and page.parent.name != "tutorials" and ".zh-CN" not in page.name
     for block in read_blocks(page, str(page.relative_to(ROOT)))
     if block.reason is None
 ]
