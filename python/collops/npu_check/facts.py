@@ -173,12 +173,14 @@ def is_taken(port: int) -> bool:
 
 def memory(free: list[int]) -> Rows:
     """What HCCL's buffers take of an NPU, and what is free."""
-    size = os.environ.get("HCCL_BUFFSIZE", "")
+    ours = "COLLOPS_HCCL_BUFFER_MB"
+    name = ours if os.environ.get(ours) else "HCCL_BUFFSIZE"
+    size = os.environ.get(name, "")
     one = 2 * (int(size) if size.isdecimal() else BUFFER_MB)
     rows = [
         (
             "HCCL's buffers",
-            f"2 x HCCL_BUFFSIZE = {one} MB of an NPU for each communicator; {MOST_COMMUNICATORS} "
+            f"2 x {name} = {one} MB of an NPU for each communicator; {MOST_COMMUNICATORS} "
             f"for LinearParallel on a grid: {MOST_COMMUNICATORS * one} MB",
         )
     ]
