@@ -27,6 +27,7 @@ LACK = ", which is slower: HCCL does not have it on "
 SOCS = {
     "Ascend910_9391": "",
     "Ascend910A": f"{BOTH}{LACK}",
+    "Ascend910B": f"{BOTH}{LACK}",  # of the first generation: A2 has a number behind it
     "Ascend950PR": "",
 }
 RANKS = 3
@@ -152,14 +153,75 @@ def test_ranks_that_differ_in_it(npu: Any) -> None:
         assert "missing on rank 1" in message
 
 
-def test_a_call_that_hccl_turns_out_not_to_have(npu: Any) -> None:
+def uneven_calls(npu: Any, ranks: int, **env: str) -> list[Any]:
+    """A gather and a sum, twice, of ranks that `env` says what HCCL answers; or their errors."""
+
+    def work(rank: int) -> Any:
+        npu.choose(rank)
+        os.environ.update({name: value.split()[rank % 2] for name, value in env.items()})
+        comm, rows = collops.init(backend="hccl"), list(range(ranks))
+        x = npu.tensor(np.arange(rank, dtype=np.int32) + 10 * rank)
+        try:
+            gathered = [npu.array(comm.all_gatherv(x, rows)).tolist() for _ in range(2)]
+            terms = npu.tensor(np.full(sum(rows), rank + 1, np.int32))
+            summed = [npu.array(comm.reduce_scatterv(terms, rows)).tolist() for _ in range(2)]
+        except collops.Error as error:
+            return error.code, error.message
+        return gathered, summed
+
+    return run_ranks(work, ranks, env={"HCCL_CONNECT_TIMEOUT": "1"})
+
+
+def uneven_results(ranks: int) -> list[Any]:
+    rows = [10 * rank + i for rank in range(ranks) for i in range(rank)]
+    return [([rows] * 2, [[ranks * (ranks + 1) // 2] * rank] * 2) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "env", "said"),
+    [
+        (
+            3,
+            {"COLLOPS_SIM_WITHOUT": "HcclAllGatherV HcclAllGatherV"},
+            "collops: warning: HcclAllGatherV is replaced by a broadcast or a reduction per rank, "
+            "which is slower: HcclAllGatherV returned 5 (HCCL_E_NOT_SUPPORT)",
+        ),
+        (
+            5,
+            {"COLLOPS_SIM_SOC": "Ascend310P3 Ascend310P3"},
+            "collops: warning: HcclAllGatherV is replaced by a broadcast or a reduction per rank, "
+            "which is slower: HcclAllGatherV returned 5 (HCCL_E_NOT_SUPPORT)",
+        ),
+    ],
+    ids=["a topology", "more than 4 ranks of a 310P"],
+)
+def test_a_call_that_hccl_turns_out_not_to_have(
+    npu: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch, ranks: int, env: Any, said: str
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # the lines go to standard error
+    assert uneven_calls(npu, ranks, **env) == uneven_results(ranks)
+    lines = warnings_of(capfd.readouterr().err)
+    assert len(lines) == ranks
+    assert all(line.startswith(said) for line in lines), lines
+
+
+def test_ranks_that_hccl_answers_differently_are_named(npu: Any) -> None:
+    for code, message in uneven_calls(npu, 3, COLLOPS_SIM_WITHOUT="none HcclAllGatherV"):
+        assert code == 102
+        said = "HcclAllGatherV returned 5 (HCCL_E_NOT_SUPPORT) on rank 1 of 3 ranks, and not on"
+        assert said in message, message
+
+
+def test_a_310p_scatters_only_sums(npu: Any) -> None:
     def work(rank: int) -> tuple[int, str]:
         npu.choose(rank)
+        os.environ["COLLOPS_SIM_SOC"] = "Ascend310P3"
         comm = collops.init(backend="hccl")
-        x = npu.tensor(np.ones(rank, np.int32))
-        error = error_of(lambda: comm.all_gatherv(x, [0, 1]))
+        x = npu.tensor(np.ones(3, np.int32))
+        error = error_of(lambda: comm.reduce_scatterv(x, [1, 2], op="max"))
+        assert npu.array(comm.reduce_scatterv(x, [1, 2])).tolist() == [2] * (rank + 1)
         return error.code, error.message
 
-    for code, message in run_ranks(work, 2, env={"COLLOPS_SIM_WITHOUT": "HcclAllGatherV"}):
+    for code, message in run_ranks(work, 2):
         assert code == 103
-        assert "HcclAllGatherV returned 5 (HCCL_E_NOT_SUPPORT)" in message
+        assert "scatters no max in parts of uneven size on Ascend310P3; it takes sum" in message

@@ -72,6 +72,13 @@ Status ReadBackend(const std::string& text, Env* env) {
   return Ok();
 }
 
+// The backend reads it.
+Status ReadSums(const std::string& text, Env* /*env*/) {
+  COLLOPS_CHECK_ARG(text.empty() || text == "rank_order", ERROR_INVALID_PARAM,
+                    "must be rank_order, got \"", text, "\"");
+  return Ok();
+}
+
 // collops.torch reads it; here a value that it does not know is refused, and shown by the doctor.
 Status ReadAs(const std::string& text, Env* /*env*/) {
   COLLOPS_CHECK_ARG(text.empty() || text == "gloo", ERROR_INVALID_PARAM, "must be gloo, got \"",
@@ -116,6 +123,7 @@ const Reader kReaders[] = {
        return ReadNumber(text, "a whole number of 1 or more", 1, &env->hccl_buffer_mb);
      }},
     {"COLLOPS_HCCL_MEET", ReadSwitch<&Env::hccl_meet>},
+    {"COLLOPS_HCCL_SUMS", ReadSums},
     {"COLLOPS_SGLANG", ReadSwitch<&Env::sglang>},
     {"COLLOPS_VLLM", ReadSwitch<&Env::vllm>},
     {"COLLOPS_TRACE", ReadTrace},
@@ -193,6 +201,11 @@ const std::vector<EnvVariable>& EnvVariables() {
        "0: on hccl the ranks do not meet on the host before the first call of each of HCCL's "
        "functions, in which HCCL connects them and waits for them itself ([npu.md](npu.md"
        "#first-calls)). Must be equal on all ranks."},
+      {"COLLOPS_HCCL_SUMS", "not set",
+       "`rank_order`: on hccl, AllReduce, ReduceScatter and ReduceScatterV add floating-point "
+       "numbers in rank order, each rank its own part, so that sums have the bits of the CPU. "
+       "This takes more memory and time ([npu.md](npu.md#sums-in-rank-order)). Must be equal on "
+       "all ranks."},
       {"COLLOPS_ISA", "the best of this CPU",
        "Forces the instruction set of the kernels: `amx`, `avx512`, `avx2`, `neon` (arm64) or "
        "`portable`. Results do not depend on it, except for the last bits of LinearParallel's "

@@ -22,7 +22,13 @@ std::set<Communicator*>& Live() {
   return *live;
 }
 
-// HCCL documents the V calls for no Ascend910A.
+// Of the first generation, which has no V calls; "Ascend910B" alone is one of its names.
+bool IsFirst910(const std::string& soc) {
+  const auto begins = [&](const std::string& with) { return soc.rfind(with, 0) == 0; };
+  return begins("Ascend910") && !begins("Ascend910_") &&
+         (!begins("Ascend910B") || soc == "Ascend910B");
+}
+
 bool IsMissing(const std::string& function) {
   const char* const without = std::getenv("COLLOPS_SIM_WITHOUT");
   std::istringstream names(without == nullptr ? "" : without);
@@ -30,7 +36,7 @@ bool IsMissing(const std::string& function) {
     if (name == function) return true;
   }
   return (function == "HcclAllGatherV" || function == "HcclReduceScatterV") &&
-         std::strncmp(SocName(), "Ascend910A", std::strlen("Ascend910A")) == 0;
+         IsFirst910(SocName());
 }
 
 }  // namespace

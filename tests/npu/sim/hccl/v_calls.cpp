@@ -1,5 +1,6 @@
 // The two V collectives of a simulated libhccl, apart: a library without them exists, too.
 #include <cstdint>
+#include <string>
 
 #include "acl.h"
 #include "arithmetic.h"
@@ -39,12 +40,22 @@ bool NeedOwnCount(Request& request, const Call& call, uint64_t own_count) {
                             std::to_string(listed));
 }
 
+bool NeedSoc(Request& request, bool is_sum) {
+  constexpr size_t kMostOn310P = 4;
+  if (std::string(collops_sim::SocName()).rfind("Ascend310P", 0) != 0) return true;
+  if (request.size() > kMostOn310P) {
+    return request.Refuse(collops_sim::kNotSupported, "not of more than 4 ranks on this device");
+  }
+  return is_sum || request.Refuse(collops_sim::kNotSupported, "only sums on this device");
+}
+
 // What both have in common; false if something is wrong.
 bool Prepare(Request& request, Call& call, const void* counts, const void* displs,
-             uint64_t own_count) {
+             uint64_t own_count, int reduction = collops_sim::kSum) {
   const bool reduces = call.kind == Call::kReduceScatterV;
   if (!request.NeedList(counts) || !request.NeedList(displs)) return false;
   if (!NeedType(request, static_cast<int>(call.type), reduces)) return false;
+  if (!NeedSoc(request, reduction == collops_sim::kSum)) return false;
   call.counts = call.Read(counts, request.size());
   call.displs = call.Read(displs, request.size());
   return request.NeedCounts(call.counts) && request.NeedCounts(call.displs) &&
@@ -70,7 +81,7 @@ int HcclReduceScatterV(void* send, const void* counts, const void* displs, void*
                        uint64_t receive_count, int type, int reduction, void* comm, void* stream) {
   Request request("HcclReduceScatterV", comm, stream);
   Call call(Call::kReduceScatterV, type);
-  if (!Prepare(request, call, counts, displs, receive_count)) return request.code();
+  if (!Prepare(request, call, counts, displs, receive_count, reduction)) return request.code();
   if (reduction < 0 || reduction > collops_sim::kMin) {
     request.Refuse(collops_sim::kBadParameter, "there is no such reduction");
   } else if (reduction == collops_sim::kProduct) {

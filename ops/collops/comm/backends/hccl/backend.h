@@ -33,6 +33,7 @@ Status Adopt(const CommunicatorSpec& spec, void* comm, std::shared_ptr<Communica
 
 // How its sums may differ from golden's bits.
 inline constexpr char kSums[] =
-    "it adds in HCCL's order: sums are exact where every partial sum is";
+    "it adds in HCCL's order: sums are exact where every partial sum is; "
+    "COLLOPS_HCCL_SUMS=rank_order: as on the CPU";
 
 }  // namespace collops::hccl

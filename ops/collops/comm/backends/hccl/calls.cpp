@@ -7,6 +7,7 @@
 
 #include "collops/comm/backends/hccl/communicator.h"
 #include "collops/comm/call.h"
+#include "collops/comm/even_split.h"
 #include "collops/core/tensor.h"
 
 namespace collops::hccl {
@@ -18,6 +19,15 @@ Status Run(HcclCommunicator& comm, const Call& call, const char* name, Function 
            Args... args) {
   COLLOPS_RETURN_IF_ERROR(comm.MeetFor(name, *call.agreement, call.stream));
   return ToStatus(comm.api(), function(args..., comm.hccl(), call.stream), name);
+}
+
+// The same for a V call, which HCCL may turn out not to have.
+template <typename Call, typename Function, typename... Args>
+Status RunIfThere(HcclCommunicator& comm, const Call& call, const char* name,
+                  bool Abilities::* there, Function function, Args... args) {
+  COLLOPS_RETURN_IF_ERROR(comm.MeetFor(name, *call.agreement, call.stream));
+  const Result answer = function(args..., comm.hccl(), call.stream);
+  return comm.Settle(name, *call.agreement, answer, call.stream, there);
 }
 
 // A call's counts and displacements as HCCL takes them: uint64_t, in elements of the type that is
@@ -71,8 +81,8 @@ Status GatherAtOnce(HcclCommunicator& comm, const AllGatherVCall& call, KeepAliv
                                        call.keep != nullptr, keep);
   const auto send_count = static_cast<uint64_t>(own * carriage.scale);
   void* const x = own > 0 ? const_cast<void*>(call.x) : comm.sent_nothing();
-  return Run(comm, call, "HcclAllGatherV", comm.api().all_gather_v, x, send_count, call.output,
-             counts.counts, counts.displs, carriage.type);
+  return RunIfThere(comm, call, "HcclAllGatherV", &Abilities::all_gather_v, comm.api().all_gather_v,
+                    x, send_count, call.output, counts.counts, counts.displs, carriage.type);
 }
 
 // Each rank broadcasts its block from its place in the output.
@@ -96,8 +106,11 @@ Status Gather(HcclCommunicator& comm, const AllGatherVCall& call, KeepAlive* kee
   // Every rank knows all counts, so all ranks skip an empty call.
   if (AreZero(call.recv_counts, comm.size())) return Ok();
   if (AreEven(call.recv_counts, call.rdispls, comm.size())) return GatherEvenly(comm, call);
-  return comm.abilities().all_gather_v ? GatherAtOnce(comm, call, keep)
-                                       : GatherByBroadcasts(comm, call);
+  if (comm.abilities().all_gather_v) {
+    COLLOPS_RETURN_IF_ERROR(GatherAtOnce(comm, call, keep));
+    if (comm.abilities().all_gather_v) return Ok();
+  }
+  return GatherByBroadcasts(comm, call);
 }
 
 // Zeros for the elements that no block of a call covers.
@@ -127,8 +140,9 @@ Status ScatterAtOnce(HcclCommunicator& comm, const ReduceScatterVCall& call, Red
   const HcclCounts counts =
       TakeCounts(call.send_counts, call.sdispls, comm.size(), 1, call.keep != nullptr, keep);
   const auto received = static_cast<uint64_t>(call.send_counts[comm.rank()]);
-  return Run(comm, call, "HcclReduceScatterV", comm.api().reduce_scatter_v, what->x, counts.counts,
-             counts.displs, what->output, received, what->type, what->reduction);
+  return RunIfThere(comm, call, "HcclReduceScatterV", &Abilities::reduce_scatter_v,
+                    comm.api().reduce_scatter_v, what->x, counts.counts, counts.displs,
+                    what->output, received, what->type, what->reduction);
 }
 
 // Each rank is the root of its own slice.
@@ -157,8 +171,109 @@ Status Scatter(HcclCommunicator& comm, const ReduceScatterVCall& call, KeepAlive
     return ScatterByReductions(comm, call, &what);
   }
   COLLOPS_RETURN_IF_ERROR(FindReductionV(call.dtype, call.op, &what.type, &what.reduction));
-  return comm.abilities().reduce_scatter_v ? ScatterAtOnce(comm, call, &what, keep)
-                                           : ScatterByReductions(comm, call, &what);
+  if (comm.abilities().reduce_scatter_v) {
+    COLLOPS_RETURN_IF_ERROR(ScatterAtOnce(comm, call, &what, keep));
+    if (comm.abilities().reduce_scatter_v) return Ok();
+  }
+  return ScatterByReductions(comm, call, &what);
+}
+
+// How a rank adds the slices that it gets of all ranks, as SPEC wants it: in their order, in
+// float32, rounded once. In scratch memory: the slices, one behind the other, then float32 numbers,
+// then what aclnn needs.
+class OrderedSum {
+ public:
+  OrderedSum(DType dtype, int64_t count, int num_ranks, void* scratch)
+      : dtype_(dtype),
+        count_(count),
+        num_ranks_(num_ranks),
+        widens_(dtype != DType::kFloat32),
+        stride_(RoundUp(count * SizeOf(dtype)) / SizeOf(dtype)),
+        scratch_(scratch) {}
+
+  int64_t stride() const { return stride_; }  // between the slices, in elements
+  void* slice(int rank) const { return At(rank * stride_ * SizeOf(dtype_)); }
+
+  int64_t bytes(kernels::StreamCompute& compute) const {
+    int64_t aclnn_bytes = 0;
+    return AclnnBytes(compute, &aclnn_bytes).ok() ? own_bytes() + aclnn_bytes : own_bytes();
+  }
+
+  Status Run(kernels::StreamCompute& compute, void* output, Stream stream) const {
+    int64_t bytes = 0;
+    COLLOPS_RETURN_IF_ERROR(AclnnBytes(compute, &bytes));
+    for (const kernels::StreamStep& step : Steps(num_ranks_, output)) {
+      COLLOPS_RETURN_IF_ERROR(compute.Run(step, At(own_bytes()), bytes, stream));
+    }
+    return Ok();
+  }
+
+ private:
+  static int64_t RoundUp(int64_t bytes) {
+    constexpr int64_t kUnit = 512;
+    return (bytes + kUnit - 1) / kUnit * kUnit;
+  }
+  void* At(int64_t byte) const { return static_cast<std::byte*>(scratch_) + byte; }
+  int64_t slice_bytes() const { return num_ranks_ * stride_ * SizeOf(dtype_); }
+  int64_t wide_bytes() const { return RoundUp(count_ * SizeOf(DType::kFloat32)); }
+  int64_t own_bytes() const { return slice_bytes() + (widens_ ? 2 * wide_bytes() : 0); }
+
+  std::vector<kernels::StreamStep> Steps(int num_ranks, void* output) const {
+    using kernels::StreamStep;
+    const auto row = [&](void* data, DType dtype) {
+      return kernels::DeviceMatrix{data, dtype, 1, count_, count_, false};
+    };
+    std::vector<StreamStep> steps;
+    const kernels::DeviceMatrix sum = row(widens_ ? At(slice_bytes()) : output, DType::kFloat32);
+    const kernels::DeviceMatrix next = row(At(slice_bytes() + wide_bytes()), DType::kFloat32);
+    if (widens_) steps.push_back({StreamStep::kConvert, row(slice(0), dtype_), {}, sum});
+    for (int r = 1; r < num_ranks; ++r) {
+      const kernels::DeviceMatrix term = row(slice(r), dtype_);
+      if (widens_) steps.push_back({StreamStep::kConvert, term, {}, next});
+      const bool begins = !widens_ && r == 1;
+      steps.push_back(
+          {StreamStep::kAdd, begins ? row(slice(0), dtype_) : sum, widens_ ? next : term, sum});
+    }
+    if (widens_) steps.push_back({StreamStep::kConvert, sum, {}, row(output, dtype_)});
+    return steps;
+  }
+
+  // Two ranks have all kinds of steps.
+  Status AclnnBytes(kernels::StreamCompute& compute, int64_t* most) const {
+    for (const kernels::StreamStep& step : Steps(2, scratch_)) {
+      int64_t bytes = 0;
+      COLLOPS_RETURN_IF_ERROR(compute.ScratchBytes(step, &bytes));
+      *most = std::max(*most, bytes);
+    }
+    return Ok();
+  }
+
+  const DType dtype_;
+  const int64_t count_;
+  const int num_ranks_;
+  const bool widens_;
+  const int64_t stride_;
+  void* const scratch_;
+};
+
+// Each rank gets its slice of every rank, and adds them.
+Status ScatterInOrder(HcclCommunicator& comm, const ReduceScatterVCall& call, KeepAlive* keep) {
+  if (AreZero(call.send_counts, comm.size())) return Ok();
+  const int64_t own = call.send_counts[comm.rank()];
+  const OrderedSum sum(call.dtype, own, comm.size(), call.scratch);
+  const Carriage carriage = CarriageOf(call.dtype);
+  const HcclCounts sends = TakeCounts(call.send_counts, call.sdispls, comm.size(), carriage.scale,
+                                      call.keep != nullptr, keep);
+  const std::vector<int64_t> counts(static_cast<size_t>(comm.size()), own);
+  std::vector<int64_t> displs;
+  for (int r = 0; r < comm.size(); ++r) displs.push_back(r * sum.stride());
+  const HcclCounts receives =
+      TakeCounts(counts.data(), displs.data(), comm.size(), carriage.scale, false, keep);
+  void* const slices = own > 0 ? sum.slice(0) : comm.received_nothing();
+  COLLOPS_RETURN_IF_ERROR(Run(comm, call, "HcclAlltoAllV", comm.api().all_to_all_v, call.x,
+                              sends.counts, sends.displs, carriage.type, slices, receives.counts,
+                              receives.displs, carriage.type));
+  return own > 0 ? sum.Run(comm.compute(), call.output, call.stream) : Ok();
 }
 
 // HCCL documents no ReduceScatter in place.
@@ -274,6 +389,26 @@ Status PutMessages(HcclCommunicator& comm, const CallName& name, const Transfer*
 
 }  // namespace
 
+bool HcclCommunicator::AddsInOrder(DType dtype, ReduceOp op) const {
+  const bool rounds =
+      dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32;
+  return adds_in_order_ && op == ReduceOp::kSum && rounds && size() > 1;
+}
+
+// The aclnn library is asked on the communicator's device, or on the thread's before first contact.
+int64_t HcclCommunicator::ScratchBytes(DType dtype, ReduceOp op, int64_t own_count,
+                                       int num_ranks) const {
+  if (!AddsInOrder(dtype, op) || own_count == 0) return 0;
+  int64_t bytes = 0;
+  const auto ask = [&]() -> Status {
+    bytes = OrderedSum(dtype, own_count, num_ranks, nullptr).bytes(compute());
+    return Ok();
+  };
+  // What is missing then is said by the call.
+  static_cast<void>(device_index() < 0 ? ask() : compute().OnDevice(ask));
+  return bytes;
+}
+
 Status HcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
   return Enqueue(call, [&](KeepAlive* keep) -> Status {
     // The gaps after the exchange: if zeroing fails, this rank has still taken part in it.
@@ -286,7 +421,8 @@ Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
   const Status apart = CheckApart(call, size());
   if (!apart.ok()) return Decline(call.agreement->called(), apart);
   return Enqueue(call, [&](KeepAlive* keep) -> Status {
-    COLLOPS_RETURN_IF_ERROR(Scatter(*this, call, keep));
+    COLLOPS_RETURN_IF_ERROR(AddsInOrder(call.dtype, call.op) ? ScatterInOrder(*this, call, keep)
+                                                             : Scatter(*this, call, keep));
     const int64_t received = call.send_counts[rank()];
     return Zero(api_, call.output, {received, call.output_count}, call.dtype, call.stream);
   });
@@ -311,8 +447,18 @@ Status HcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
 }
 
 Status HcclCommunicator::DoAllReduce(const AllReduceCall& call) {
-  return Enqueue(call, [&](KeepAlive*) -> Status {
+  return Enqueue(call, [&](KeepAlive* keep) -> Status {
     if (call.count == 0) return Ok();  // on every rank
+    if (AddsInOrder(call.dtype, call.op)) {
+      // HCCL gathers no uneven parts in place, so the sum stays where its first slice was.
+      const EvenSplit split(call.count, size());
+      ReduceScatterVCall reduce = split.Reduce(call, rank());
+      reduce.output = call.scratch;
+      COLLOPS_RETURN_IF_ERROR(ScatterInOrder(*this, reduce, keep));
+      AllGatherVCall gather = split.Gather(call, rank());
+      gather.x = call.scratch;
+      return Gather(*this, gather, keep);
+    }
     DataType type = DataType::kInt8;
     Reduction reduction = Reduction::kSum;
     COLLOPS_RETURN_IF_ERROR(FindReduction(call.dtype, call.op, &type, &reduction));

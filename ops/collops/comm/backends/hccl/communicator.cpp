@@ -236,7 +236,10 @@ HcclCommunicator::HcclCommunicator(std::shared_ptr<control::Control> control, co
       api_(api),
       runtime_(api) {
   if (caller_comm != nullptr) caller_comm_ = CommHandle::OfCaller(api, size(), caller_comm);
-  SetCompute(std::make_unique<AclCompute>(api, device_index()));
+  auto compute = std::make_unique<AclCompute>(api, device_index());
+  compute_ = compute.get();
+  SetCompute(std::move(compute));
+  adds_in_order_ = !GetVariable("COLLOPS_HCCL_SUMS").empty();
   Env env;
   if (Env::Read(&env).ok()) meets_ = env.hccl_meet;  // an error was reported before
   Begin();
@@ -251,7 +254,8 @@ Status HcclCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op)
     case Primitive::kMessages:
       return Ok();
     case Primitive::kReduce:
-      return FindReductionV(dtype, op, &type, &reduction);
+      COLLOPS_RETURN_IF_ERROR(FindReductionV(dtype, op, &type, &reduction));
+      return CheckReductionV(api_, op);
     case Primitive::kEvenReduce:
       return FindReduction(dtype, op, &type, &reduction);
     case Primitive::kWindows:
@@ -376,6 +380,38 @@ Status HcclCommunicator::MeetFor(const char* called,
   return Ok();
 }
 
+Status HcclCommunicator::Settle(const char* function, const Agreement& agreement, Result answer,
+                                Stream stream, bool Abilities::* there) {
+  const Status own = ToStatus(api_, answer, function);
+  if (settled_.count(function) > 0) return own;
+  const bool is_there = answer != Result::kNotSupport;
+  bool meets = false;
+  COLLOPS_RETURN_IF_ERROR(FindWhetherToMeet(stream, &meets));
+  if (meets) {
+    std::vector<Result> answers(static_cast<size_t>(size()));
+    Agreement first = agreement.WithoutTerms();
+    COLLOPS_RETURN_IF_ERROR(control().Share(first.EqualText("HCCL's function", function), &answer,
+                                            sizeof(answer), answers.data()));
+    std::string without;
+    int count = 0;
+    for (int r = 0; r < size(); ++r) {
+      if (answers[static_cast<size_t>(r)] != Result::kNotSupport) continue;
+      without += Concat(count++ == 0 ? "" : ", ", r);
+    }
+    COLLOPS_CHECK_ARG(count == 0 || count == size(), ERROR_RANK_MISMATCH, function, " returned ",
+                      static_cast<int32_t>(Result::kNotSupport), " (", Name(Result::kNotSupport),
+                      ") on rank ", without, " of ", size(), " ranks, and not on the others");
+  }
+  if (is_there) {
+    if (own.ok()) settled_.insert(function);
+    return own;
+  }
+  abilities_.*there = false;
+  abilities_.why_not = own.message();
+  WarnOfReplacement(abilities_);
+  return Ok();
+}
+
 // Where some rank's NPU has a group by a rank table, no rank passes HCCL the table, and `handle`
 // stays null.
 Status HcclCommunicator::MeetByTable(const Agreement& agreement,
@@ -425,6 +461,7 @@ Status HcclCommunicator::Meet() {
   Agreement agreement(kFirstContact);
   agreement.EqualText("COLLOPS_CHECK", compares() ? "1" : "0")
       .EqualText("COLLOPS_HCCL_MEET", meets_ ? "1" : "0")
+      .EqualText("COLLOPS_HCCL_SUMS", adds_in_order_ ? "rank_order" : "not set")
       .EqualText("the way to meet", part != nullptr ? "split"
                                     : by_table      ? "rank table"
                                                     : "root info")

@@ -243,17 +243,26 @@ class HcclCommunicator final : public StreamCommunicator {
   ~HcclCommunicator() override { Finish(); }
 
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
+  int64_t ScratchBytes(DType dtype, ReduceOp op, int64_t own_count, int num_ranks) const override;
 
   // What the calls use.
   const Api& api() const { return api_; }
   Comm hccl() const { return handle_->comm(); }
   const Abilities& abilities() const { return abilities_; }
+  kernels::StreamCompute& compute() const { return *compute_; }
+  // COLLOPS_HCCL_SUMS=rank_order, for a sum whose bits depend on the order.
+  bool AddsInOrder(DType dtype, ReduceOp op) const;
   // HCCL connects ranks in the first call of each of its functions, and of Send and Recv for each
   // pair of ranks, and nothing but HCCL_CONNECT_TIMEOUT ends its wait for them. So these ranks meet
   // on the host before that call, unless it is captured or COLLOPS_CHECK=1 has compared it.
   Status MeetFor(const char* function, const Agreement& agreement, Stream stream);
   Status MeetFor(const char* called, const std::vector<control::Control::PairMark>& pairs,
                  Stream stream);
+  // HCCL answers in the first call of a function whether the topology has it: `*there`, one of
+  // abilities(), is false from then on if not. On all ranks alike: they tell each other, if they
+  // can meet, as HCCL would keep a rank waiting that has it for one that does not.
+  Status Settle(const char* function, const Agreement& agreement, Result answer, Stream stream,
+                bool Abilities::* there);
   // Passed for a side of a call without elements, never read or written. Some versions of HCCL take
   // no null there, and none takes one address for both sides, whatever the counts are.
   void* sent_nothing() const { return stand_in_; }
@@ -265,6 +274,7 @@ class HcclCommunicator final : public StreamCommunicator {
   Status DoAllGatherV(const AllGatherVCall& call) override;
   // HcclReduceScatter for equal packed slices, HcclReduce if one rank alone receives, else
   // HcclReduceScatterV; without that a HcclReduce per rank. Then zeros for the rest of the output.
+  // In rank order: HcclAlltoAllV, and aclnn's sums.
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   // HcclAlltoAllV, and then zeros for the gaps.
   Status DoExchangeV(const ExchangeVCall& call) override;
@@ -298,9 +308,12 @@ class HcclCommunicator final : public StreamCommunicator {
   std::shared_ptr<CommHandle> caller_comm_;
   std::shared_ptr<CommHandle> handle_;
   Abilities abilities_;
+  kernels::StreamCompute* compute_ = nullptr;
+  bool adds_in_order_ = false;        // COLLOPS_HCCL_SUMS=rank_order
   bool meets_ = true;                 // COLLOPS_HCCL_MEET
   std::set<std::string> met_;         // the functions for which the ranks have met
   std::map<int, uint8_t> met_pairs_;  // this rank's marks, by peer
+  std::set<std::string> settled_;     // the functions that HCCL turned out to have
   void* stand_in_ = nullptr;          // AllocateStandIn()'s
 };
 

@@ -257,21 +257,35 @@ bool StartsWith(const std::string& text, const char* begin) {
   return text.compare(0, std::strlen(begin), begin) == 0;
 }
 
+// "Ascend910B" with nothing behind it is of the first generation, too; of Atlas A2 are Ascend910B1,
+// Ascend910B2C and so on.
+bool IsFirst910(const std::string& soc) {
+  const bool is_a2 = StartsWith(soc, "Ascend910B") && soc != "Ascend910B";
+  return StartsWith(soc, "Ascend910") && !is_a2 && !StartsWith(soc, "Ascend910_");
+}
+
 // By HCCL's documents: Ascend910 of the first generation and Ascend310 have neither call; Atlas A3
 // (Ascend910_93) has both inside one server. A name that is not known is taken for a later SoC that
-// has them.
+// has them; what a topology lacks HCCL says in the first call.
 void LimitBySoc(const std::string& soc, bool several_servers, Abilities* abilities) {
-  const bool first_910 = StartsWith(soc, "Ascend910") && !StartsWith(soc, "Ascend910B") &&
-                         !StartsWith(soc, "Ascend910_");
   const bool first_310 = StartsWith(soc, "Ascend310") && !StartsWith(soc, "Ascend310P");
   const bool a3 = StartsWith(soc, "Ascend910_93");
-  if (first_910 || first_310 || (a3 && several_servers)) {
+  if (IsFirst910(soc) || first_310 || (a3 && several_servers)) {
     abilities->all_gather_v = abilities->reduce_scatter_v = false;
     abilities->why_not = Concat("HCCL does not have it on ", soc, a3 ? " on several servers" : "");
   }
 }
 
 }  // namespace
+
+Status CheckReductionV(const Api& api, ReduceOp op) {
+  const char* const name = api.get_soc_name();
+  const std::string soc = name == nullptr ? "" : name;
+  COLLOPS_CHECK_ARG(op == ReduceOp::kSum || !StartsWith(soc, "Ascend310P"), ERROR_UNSUPPORTED,
+                    "backend hccl: HCCL scatters no ", collops::Name(op),
+                    " in parts of uneven size on ", soc, "; it takes sum");
+  return Ok();
+}
 
 Abilities AbilitiesOf(const Api& api, bool several_servers) {
   Abilities abilities;

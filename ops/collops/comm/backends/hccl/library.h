@@ -235,7 +235,11 @@ Carriage CarriageOf(DType dtype, bool all_gather_v = false);
 Status FindReductionV(DType dtype, ReduceOp op, DataType* type, Reduction* reduction);
 Status FindReduction(DType dtype, ReduceOp op, DataType* type, Reduction* reduction);
 
-// Which of the two V calls this library and this SoC have. All ranks of a group use what all have.
+// ERROR_UNSUPPORTED if this SoC has no HcclReduceScatterV of the operation.
+Status CheckReductionV(const Api& api, ReduceOp op);
+
+// Which of the two V calls this library and this SoC have, and this topology, as far as HCCL has
+// been asked. All ranks of a group use what all have.
 struct Abilities {
   bool all_gather_v = true;
   bool reduce_scatter_v = true;
