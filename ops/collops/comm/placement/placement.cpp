@@ -325,10 +325,11 @@ Status CheckSuperDevices(const RankTable& table) {
 
 // HCCL looks at the file behind a link, and for the first ".json" in the path.
 Status CheckTableName(const RankTable& table) {
-  constexpr size_t kEnd = 5;
+  const std::string end = ".json";
   char real[PATH_MAX] = {};
   const std::string path = realpath(table.path.c_str(), real) == nullptr ? table.path : real;
-  COLLOPS_CHECK_ARG(path.find(".json") + kEnd == path.size(), ERROR_INVALID_PARAM, table.file,
+  const bool fits = path.size() > end.size() && path.find(end) == path.size() - end.size();
+  COLLOPS_CHECK_ARG(fits, ERROR_INVALID_PARAM, table.file,
                     ": HCCL reads only files whose path ends in .json and has no other .json, got ",
                     path);
   return Ok();
