@@ -96,6 +96,12 @@ def messages(comm: collops.Communicator) -> Said:
     return error_of(lambda: comm.recv(x[:4], 0))
 
 
+def domain_of_lccl(rank: int) -> Said:
+    os.environ["COLLOPS_BACKEND"] = "lccl=shm"  # of this rank's process
+    param = collops.AllReduceParam(rank=rank, rank_size=2, backend="lccl", comm_domain="65536")
+    return error_of(lambda: collops.Operation(param).forward([np.zeros((2, 3), np.float32)]))
+
+
 def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
     """Both ranks' messages when rank 1 makes another call."""
     odd = rank == 1
@@ -117,6 +123,7 @@ def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
         said += error_of(late.barrier)
         os.write(pipe[1], b"x")
     memory = comm("memory")
+    said += domain_of_lccl(rank)
     return said if odd else said + without_files() + without_memory(memory)
 
 
