@@ -100,8 +100,8 @@ def test_a_failure_does_not_end_the_other_checks(tmp_path: Path) -> None:
 
 
 def test_what_hccl_does_not_support_has_not_passed(tmp_path: Path) -> None:
-    refused = "HcclReduceScatterV:1:5"
-    done = npu_check(tmp_path, "--only", "reduce_scatter_v, 1 K", COLLOPS_SIM_FAIL=refused)
+    refused = "HcclAllReduce:1:5"
+    done = npu_check(tmp_path, "--only", "all_reduce, 1 K", COLLOPS_SIM_FAIL=refused)
     [text] = outcomes(done).values()
     assert text.startswith("not supported: ") and "HCCL_E_NOT_SUPPORT" in text
     assert done.returncode == 1  # nothing passed

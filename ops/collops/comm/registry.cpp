@@ -12,6 +12,8 @@
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/pairs/messenger.h"
+#include "collops/comm/placement/placement.h"
+#include "collops/comm/placement/rank_table.h"
 #include "collops/core/trace/recording.h"
 #include "collops/kernels/isa.h"
 
@@ -179,7 +181,9 @@ Status Registry::Get(const control::GroupSpec& spec, std::shared_ptr<Communicato
   std::shared_ptr<Communicator>& slot = communicators_[Key(spec)];
   if (slot == nullptr) {
     control::GroupSpec group(spec);
-    group.check_table = CheckTableOf;
+    group.check_table = [](const std::string& of, const RankTable& table) {
+      return CheckTableFor(of, table, "");
+    };
     const Status status = backend->create(group, &slot);
     if (!status.ok()) {
       communicators_.erase(Key(spec));
@@ -312,6 +316,15 @@ void Communicator::Close(const std::string& reason) {
   group.OnClose();
   Registry::Forget(this);
   if (recording::On()) recording::Flush();
+}
+
+Status CheckTableFor(const std::string& backend, const RankTable& table, const std::string& soc) {
+  const Backend* const row = FindBackend(backend);
+  if (row != nullptr && row->soc != nullptr) {
+    return CheckDeviceRules(table, soc.empty() ? row->soc() : soc);
+  }
+  COLLOPS_RETURN_IF_ERROR(table.format_fault);
+  return backend == "shm" || backend == "cuda" ? CheckOneHost(backend, table) : Ok();
 }
 
 }  // namespace collops

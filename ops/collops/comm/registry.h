@@ -13,6 +13,8 @@ namespace control {
 struct GroupSpec;
 }  // namespace control
 
+struct RankTable;
+
 // The communicators of this process, one per comm_domain and backend. The registry owns them until
 // they are closed, the process ends, or they have failed and another one is asked for, so
 // operations need no new first contact. Thread-safe; waits for no other rank.
@@ -58,5 +60,10 @@ class Registry {
   std::map<const void*, std::weak_ptr<Communicator>> made_;
   std::map<const void*, std::weak_ptr<Communicator>> adopted_;  // keyed by the caller's handle
 };
+
+// An error if a backend refuses a rank table that was read and is complete: by its engine's own
+// rules, by those of the format that this engine does not know, or because all its ranks must be on
+// one host. The engine's are those of the chip `soc`, or without one of this machine's.
+Status CheckTableFor(const std::string& backend, const RankTable& table, const std::string& soc);
 
 }  // namespace collops

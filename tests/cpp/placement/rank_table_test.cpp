@@ -1,5 +1,5 @@
 #include "collops/comm/placement/rank_table.h"
-#include "collops/comm/backends/backend_table.h"
+#include "collops/comm/registry.h"
 
 #include <unistd.h>
 

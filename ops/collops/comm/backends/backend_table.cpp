@@ -7,8 +7,6 @@
 #include "collops/comm/backends/shm/backend.h"
 #include "collops/comm/backends/ucx/backend.h"
 #include "collops/comm/backends/ucx/engine/library.h"
-#include "collops/comm/placement/placement.h"
-#include "collops/comm/placement/rank_table.h"
 
 namespace collops {
 
@@ -26,16 +24,6 @@ const std::vector<Backend>& BackendTable() {
        ucx::SetWheelFolder, ucx::ShownFacts, ucx::Predict},
   };
   return *table;
-}
-
-Status CheckTableFor(const std::string& backend, const RankTable& table, const std::string& soc) {
-  if (backend == "hccl") return CheckDeviceRules(table, soc.empty() ? hccl::SocName() : soc);
-  COLLOPS_RETURN_IF_ERROR(table.format_fault);
-  return backend == "shm" || backend == "cuda" ? CheckOneHost(backend, table) : Ok();
-}
-
-Status CheckTableOf(const std::string& backend, const RankTable& table) {
-  return CheckTableFor(backend, table, "");
 }
 
 const Backend* FindBackend(const std::string& name) {

@@ -45,10 +45,4 @@ const std::vector<Backend>& BackendTable();
 // The row with that name, or null.
 const Backend* FindBackend(const std::string& name);
 
-// An error if a backend refuses a rank table that was read and is complete: by its engine's own
-// rules, by those of the format that this engine does not know, or because all its ranks must be on
-// one host. The engine's are those of the chip `soc`, or without one of this machine's.
-Status CheckTableFor(const std::string& backend, const RankTable& table, const std::string& soc);
-Status CheckTableOf(const std::string& backend, const RankTable& table);
-
 }  // namespace collops

@@ -48,7 +48,7 @@ struct RankTable {
 
 // Reads a table of version 1.0, 1.1, 1.2, 2.0 or none (group_list). An error gives the file, the
 // place in the JSON text, the value and the rule; it holds for every backend, and there are rules
-// of single backends besides (CheckTableOf). Waits for nothing, whatever the file is.
+// of single backends besides (CheckTableFor). Waits for nothing, whatever the file is.
 Status ReadRankTable(const std::string& path, RankTable* table);
 
 // The same of a text; `path` names it in messages.
