@@ -17,13 +17,13 @@ void Row::Write(FieldWriter* fields) const {
 }
 
 Row Row::Read(FieldReader* fields) {
-  constexpr int kMostPort = 65535;
+  constexpr int kLastPort = 65535;
   Row row;
   row.rank = fields->Int(0, kMaxGroupRanks - 1);
   row.pid = fields->Int(0, std::numeric_limits<int>::max());
   row.host = fields->Text(kMostHostBytes);
   row.address = fields->Text(kMostAddressBytes);
-  row.port = fields->Int(0, kMostPort);
+  row.port = fields->Int(0, kLastPort);
   return row;
 }
 
