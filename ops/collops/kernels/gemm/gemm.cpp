@@ -172,8 +172,8 @@ void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, in
 constexpr int64_t kLeastSharedWeight = 512 << 10;
 
 // What is packed and at once multiplied by few rows: 24 KiB, half of a first-level cache. Of a
-// weight [n, k] it is one panel, of so many units in all; of a weight [k, n] so many units of each
-// panel of a strip, so that neighbours in memory are read together.
+// weight [n, k] that is one panel, of kPassingUnits in all. Of a weight [k, n] it is some units of
+// every panel of a strip, so that neighbours in memory are read together.
 constexpr int64_t kPassingUnits = 6144;
 constexpr int64_t kPassingUnitsOfStrip = 16;
 
