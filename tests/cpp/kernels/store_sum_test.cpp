@@ -24,6 +24,8 @@ using collops::kernels::ForceNumThreads;
 using collops::kernels::Isa;
 using collops::kernels::RunnableIsas;
 using collops::kernels::StoreSum;
+using collops::kernels::SumTree;
+using collops::kernels::TreeWithin;
 using half_reference::Read;
 using half_reference::Write;
 
@@ -37,6 +39,7 @@ struct Case {
   bool has_residual;
   int shift;  // bytes by which residual and output are misaligned
   float divisor = 1.0f;
+  bool by_tree = false;  // the partials are leaves, else one after the other
 };
 
 // Numbers of every size, and sometimes special values.
@@ -76,14 +79,22 @@ struct Data {
   int shift;
 };
 
+float SumOf(const float* values, int count, bool by_tree) {
+  if (count == 1) return *values;
+  int left = by_tree ? 1 : count - 1;
+  while (by_tree && left * 2 < count) left *= 2;
+  return SumOf(values, left, by_tree) + SumOf(values + left, count - left, by_tree);
+}
+
 // The expected output, including its poison.
 std::vector<char> Expected(const Case& c, Data data) {
   for (int64_t i = 0; i < c.rows; ++i) {
     for (int64_t j = 0; j < c.columns; ++j) {
-      float sum = data.partials[0][static_cast<size_t>(i * data.ld + j)];
-      for (size_t part = 1; part < data.partials.size(); ++part) {
-        sum += data.partials[part][static_cast<size_t>(i * data.ld + j)];
+      std::vector<float> values;
+      for (const std::vector<float>& partial : data.partials) {
+        values.push_back(partial[static_cast<size_t>(i * data.ld + j)]);
       }
+      float sum = SumOf(values.data(), c.num_partials, c.by_tree);
       sum /= c.divisor;
       if (c.has_residual) sum += Read(c.dtype, data.Residual(j));
       Write(c.dtype, sum, data.Out(i, j));
@@ -95,9 +106,10 @@ std::vector<char> Expected(const Case& c, Data data) {
 void Run(const Case& c, Data* data) {
   std::vector<const float*> partials;
   for (const std::vector<float>& partial : data->partials) partials.push_back(partial.data());
+  const SumTree tree = TreeWithin(c.num_partials, 0, c.num_partials);
   StoreSum(c.dtype, partials.data(), c.num_partials, data->ld,
            c.has_residual ? data->Residual(0) : nullptr, c.rows, c.columns, data->Out(0, 0),
-           data->ld_out, c.divisor);
+           data->ld_out, c.divisor, c.by_tree ? &tree : nullptr);
 }
 
 // Makes all NaNs equal, because any NaN is accepted.
@@ -124,21 +136,23 @@ void Check(const Case& c, std::mt19937& random) {
     check::Fail(__FILE__, __LINE__,
                 collops::Concat(collops::Name(c.dtype), " ", Name(isa), ", ", c.num_partials,
                                 " of ", c.rows, " x ", c.columns, ", residual ", c.has_residual,
-                                ", shift ", c.shift, ", divisor ", c.divisor, ": is wrong"));
+                                ", shift ", c.shift, ", divisor ", c.divisor,
+                                c.by_tree ? ", by the tree" : "", ": is wrong"));
   }
 }
 
 }  // namespace
 
-TEST(SumsAreAddedInOrderAndRoundedOnce) {
+TEST(SumsAreAddedInOrderOrByTheTreeAndRoundedOnce) {
   std::mt19937 random(1);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-    for (const int num_partials : {1, 2, 3, 5}) {
+    for (const int num_partials : {1, 2, 3, 5, 12}) {
       for (const int64_t columns : {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 384}) {
         Check({dtype, num_partials, 3, columns, true, 0}, random);
         Check({dtype, num_partials, 2, columns, false, 1}, random);
         Check({dtype, num_partials, 1, columns, true, 3}, random);
         Check({dtype, num_partials, 2, columns, true, 0, 3.0f}, random);
+        Check({dtype, num_partials, 2, columns, true, 0, 1.0f, true}, random);
       }
       Check({dtype, num_partials, 0, 5, true, 0}, random);
     }

@@ -110,12 +110,12 @@ void ScaleSums(const void* sums, int64_t count, float shift, const void* scales,
 
 void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,
               const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out,
-              float divisor) {
+              float divisor, const SumTree* tree) {
   const StoreSumKernel kernel = ActiveReduceKernels().store_sum(dtype);
   const auto store = [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernel(partials, num_partials, row * ld_partial, divisor, residual, columns,
-             static_cast<char*>(out) + row * ld_out * SizeOf(dtype));
+      kernel(partials, num_partials, tree == nullptr ? nullptr : tree->data(), row * ld_partial,
+             divisor, residual, columns, static_cast<char*>(out) + row * ld_out * SizeOf(dtype));
     }
   };
   const int64_t bytes = rows * columns * (num_partials * 4 + SizeOf(dtype));

@@ -15,9 +15,11 @@ using ReduceKernel = void (*)(void* destination, const void* const* sources, int
 using RunningSumKernel = void (*)(float* sums, const float* before, const void* const* sources,
                                   int num_sources, int64_t begin, int64_t end);
 
-// One row of StoreSum(), `offset` floats into each partial. A divisor of 1 costs nothing.
-using StoreSumKernel = void (*)(const float* const* partials, int num_partials, int64_t offset,
-                                float divisor, const void* residual, int64_t columns, void* out);
+// One row of StoreSum(), `offset` floats into each partial. A divisor of 1 costs nothing, and no
+// `tree` little.
+using StoreSumKernel = void (*)(const float* const* partials, int num_partials, const uint8_t* tree,
+                                int64_t offset, float divisor, const void* residual,
+                                int64_t columns, void* out);
 
 // One row of WeightedSums(); without `weights` they are 1.
 using WeightedSumKernel = void (*)(void* out, const void* const* rows, const float* weights,

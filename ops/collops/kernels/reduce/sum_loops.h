@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "collops/kernels/half.h"
+#include "collops/kernels/reduce/leaf_tree.h"
 #include "collops/kernels/reduce/reduce_elements.h"
 #include "collops/kernels/reduce/reduce_kernels.h"
 #include "collops/kernels/vector.h"
@@ -47,14 +48,25 @@ struct AsFloat16 {
 
 // One vector of the row; `access` and `stored_access` are Whole, or Part of the same elements.
 template <typename Machine, typename Element, typename Access>
-void StoreVector(const float* const* partials, int num_partials, int64_t offset, float divisor,
-                 const char* residual, char* out, Access access, Access stored_access) {
+void StoreVector(const float* const* partials, int num_partials, const uint8_t* tree,
+                 int64_t offset, float divisor, const char* residual, char* out, Access access,
+                 Access stored_access) {
   using Sum = SumVector<Machine>;
   const auto load = [&](int i) {
     return access.template Load<Sum>(reinterpret_cast<const char*>(partials[i] + offset));
   };
   Sum sum = load(0);
-  for (int i = 1; i < num_partials; ++i) sum += load(i);
+  if (tree == nullptr) {
+    for (int i = 1; i < num_partials; ++i) sum += load(i);
+  } else {
+    Sum waiting[kMostWaitingSums];
+    int num_waiting = 0;
+    for (int i = 1; i < num_partials; ++i) {
+      waiting[num_waiting++] = sum;
+      sum = load(i);
+      for (int added = 0; added < tree[i]; ++added) sum = waiting[--num_waiting] + sum;
+    }
+  }
   if (divisor != 1.0F) sum /= divisor;
   if (residual != nullptr) {
     sum += Element::Widen(stored_access.template Load<typename Element::Stored>(residual));
@@ -63,15 +75,15 @@ void StoreVector(const float* const* partials, int num_partials, int64_t offset,
 }
 
 template <typename Machine, typename Element>
-void StoreRow(const float* const* partials, int num_partials, int64_t offset, float divisor,
-              const void* residual, int64_t columns, void* out) {
+void StoreRow(const float* const* partials, int num_partials, const uint8_t* tree, int64_t offset,
+              float divisor, const void* residual, int64_t columns, void* out) {
   constexpr int64_t kLanes = Machine::kVectorBytes / 4;
   constexpr int64_t kElementBytes = sizeof(typename Element::Stored) / kLanes;
   int64_t column = 0;
   const auto store = [&](auto access, auto stored_access) {
     const char* const addend =
         residual == nullptr ? nullptr : static_cast<const char*>(residual) + column * kElementBytes;
-    StoreVector<Machine, Element>(partials, num_partials, offset + column, divisor, addend,
+    StoreVector<Machine, Element>(partials, num_partials, tree, offset + column, divisor, addend,
                                   static_cast<char*>(out) + column * kElementBytes, access,
                                   stored_access);
   };
