@@ -21,6 +21,8 @@ _RARE_OF_LINEAR = {
     "local_experts": 1,
     "ep_size": 1,
     "tp_size": 1,
+    "sum_leaves": 0,
+    "sum_columns": (),
 }
 
 

@@ -121,8 +121,11 @@ def from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
         raise ValueError(f"{row.place}: {error}") from None
     if dtype != tensor.dtype:
         raise ValueError(f"{row.place}: {path} holds {dtype}, the row says {tensor.dtype}")
-    # With a file per rank the first dim may differ per rank.
-    own = slice(1 if "{rank}" in tensor.file else 0, None)
+    # With a file per rank the first dim may differ per rank, and with sumColumns k, too, which is
+    # x's last dim, and the weight's first or last.
+    own = slice(None)
+    if "{rank}" in tensor.file:
+        own = slice(1, -1 if row.params.get("sumColumns") else None)
     if array.ndim != len(tensor.shape) or array.shape[own] != tensor.shape[own]:
         raise ValueError(
             f"{row.place}: {path} has shape {list(array.shape)}, the row says {list(tensor.shape)}"

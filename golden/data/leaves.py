@@ -15,6 +15,11 @@ import numpy as np
 
 from .dtypes import Array
 
+# The most leaves that operators take.
+MOST_LEAVES = 4096
+_HALF = np.int64(1 << 28)  # the bits of a float64 behind a float32's, in the middle of two of these
+_NORMAL = 2.0**-126
+
 
 def cut_evenly(length: int, parts: int) -> list[int]:
     """Return the borders of parts of whole columns, of which the first are one longer.
@@ -77,7 +82,8 @@ def tree_sum(leaves: Sequence[Array]) -> Array:
 def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
     """Return a * b + c of float32 arrays, rounded once.
 
-    A float64 holds the product exactly. Their sum is rounded to odd there: an inexact one whose
+    A float64 holds the product exactly. Where their sum, rounded there, is in the middle between
+    two float32 or is below their normal numbers, it is rounded to odd instead: an inexact one whose
     last bit is 0 becomes its neighbour on the side of the exact sum, so that rounding it to float32
     decides as the exact sum would.
 
@@ -87,16 +93,27 @@ def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
         True
     """
     with np.errstate(all="ignore"):
-        product, addend = a.astype(np.float64) * b, c.astype(np.float64)
+        product, addend = np.multiply(a, b, dtype=np.float64), c.astype(np.float64)
         total = np.asarray(product + addend)
-        # What the sum has lost, exactly (Knuth's TwoSum).
-        back = total - product
-        lost = (product - (total - back)) + (addend - back)
-        bits = total.view(np.int64)
-        away = (lost > 0) == (total > 0)  # the exact sum is further from zero
-        is_even = (lost != 0) & np.isfinite(total) & (bits & 1 == 0)
-        odd = bits + np.where(is_even, np.where(away, 1, -1), 0)
-        return np.asarray(odd.view(np.float64).astype(np.float32))
+        result = np.asarray(total.astype(np.float32))
+        close = (total.view(np.int64) & (2 * _HALF - 1) == _HALF) | (np.abs(total) < _NORMAL)
+        if close.any():
+            product = np.broadcast_to(product, total.shape)[close]
+            addend = np.broadcast_to(addend, total.shape)[close]
+            result[close] = _to_odd(product, addend).astype(np.float32)
+        return result
+
+
+def _to_odd(product: Array, addend: Array) -> Array:
+    """Return the sum of finite float64 arrays, rounded to odd."""
+    total = np.asarray(product + addend)
+    # What the sum has lost, exactly (Knuth's TwoSum).
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    bits = total.view(np.int64)
+    away = (lost > 0) == (total > 0)  # the exact sum is further from zero
+    is_even = (lost != 0) & (bits & 1 == 0)
+    return np.asarray((bits + np.where(is_even, np.where(away, 1, -1), 0)).view(np.float64))
 
 
 def leaf_product(left: Array, right: Array) -> Array:

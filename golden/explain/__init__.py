@@ -25,6 +25,7 @@ KINDS = (
     "wrong residual",
     "int8 saturation",
     "wrong expert order",
+    "wrong leaves",
     "dropped rows",
     "no pattern",
 )
@@ -38,8 +39,9 @@ def explain(evidence: Evidence) -> Diagnosis:
     - swapped, shifted, repeated block: the elements are right, but lie elsewhere;
     - rounding: errors so small that another order of additions may have made them;
     - sign of zero: zeros of the other sign, whose errors are all 0;
-    - wrong scale, bias, residual or expert order, int8 saturation: exactly what a known fault makes
-      of the call's inputs, where these are known; without them, a factor of each column or row;
+    - wrong scale, bias, residual, expert order or leaves, int8 saturation: exactly what a known
+      fault makes of the call's inputs, where these are known; without them, a factor of each column
+      or row;
     - dropped rows: rows of tokens that were left out.
 
     Example:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
+from ...data.leaves import cut_evenly
 from ...data.shares import shares
 from ..case import Case
 from .groups import (
@@ -16,7 +18,7 @@ from .groups import (
     LinearParallel,
     place,
 )
-from .quantised_cases import expert_cases, quantised_cases
+from .quantised_cases import expert_cases, quantised_cases, quantised_leaves
 from .reference import output_block
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -101,6 +103,76 @@ def _shapes(size: int) -> Iterator[Case]:
     yield _case("exact-one_batch", single, 1, 12, 9, "float32", batch=2 * size)
     yield _case("exact-one_row", _call(ALL_REDUCE, size), 1, 40, 257, "float16")
     yield _case("exact-many_rows", _call(ALL_REDUCE, size), 261, 5, 6, "bfloat16")
+
+
+def leaves_cases(size: int) -> Iterator[Case]:
+    """Yield products with leaves: types, dtypes, cuts of k and of rows, and quantised ones.
+
+    All are compared bit for bit. Without sumColumns the leaves are cut among the ranks as
+    np.array_split does, and all are equally long.
+
+    Example:
+        >>> [case.name for case in leaves_cases(2)][:2]
+        ['leaves-all_reduce-float16', 'leaves-uneven_k-all_reduce-float16']
+    """
+    calls = {
+        kind: replace(_call(kind, size), has_residual=kind % 2 == 0, sum_leaves=8)
+        for kind in _TYPES
+    }
+    for kind, call in calls.items():
+        word = _TYPES[kind]
+        for at, dtype in enumerate(DTYPES):
+            call = replace(call, sum_leaves=(8, 13, 5)[at], trans_weight=(kind + at) % 2 == 0)
+            even = _case(
+                f"leaves-{word}-{dtype}", call, (3 + at) * size, 1, 21, dtype, data="random"
+            )
+            yield _with_leaves(even, (9, 3, 8)[at])
+            call = replace(call, sum_leaves=(11, 8, 16)[at])
+            even = replace(even, name=f"leaves-uneven_k-{word}-{dtype}", linear=call)
+            yield _with_leaves(even, k=(101, 67, 150)[at])
+        yield _with_leaves(_case(f"leaves-exact-{word}", call, size, 1, 9, "bfloat16"), 4)
+        if kind not in (ALL_REDUCE, PURE):
+            for share in ("3:5", "zeros"):
+                name = f"leaves-{word}-{share.replace(':', '-')}"
+                uneven = _uneven_case(name, calls[kind], share, "float32")
+                yield _with_leaves(replace(uneven, kind="random"), k=45)
+    total, pure = calls[ALL_REDUCE], calls[PURE]
+    for leaves, k in ((size, 50), (64, 64), (7, 1030)):
+        name = f"leaves-{leaves}_of_{k}"
+        call = replace(total, sum_leaves=leaves)
+        yield _with_leaves(_case(name, call, 3, 1, 19, "float32", data="random"), k=k)
+    one_row = _case("leaves-one_row", total, 1, 1, 257, "float32", data="random")
+    yield _with_leaves(one_row, 5)
+    yield _with_leaves(_case("leaves-wide", pure, 5, 1, 600, "bfloat16", data="random"), k=62)
+    batches = _case(
+        "leaves-batches", calls[REDUCE_SCATTER], size, 1, 9, "float32", batch=3, data="random"
+    )
+    yield _with_leaves(batches, 6)
+    for name, call, rows, dtype, data in quantised_leaves(calls, _TYPES):
+        plain = _case(name, call, rows, 1, 13, dtype, data=data)
+        yield _with_leaves(plain, k=100 + size) if "uneven_k" in name else _with_leaves(plain, 9)
+
+
+def _with_leaves(case: Case, length: int = 0, *, k: int = 0) -> Case:
+    """Return a case whose leaves have `length` columns each, or are those of k columns.
+
+    The latter are cut unevenly among the ranks, the last of which has most.
+    """
+    call = case.linear
+    assert call is not None
+    groups = [place(call, rank) for rank in range(call.rank_size)]
+    members = len(groups[0].reduced)
+    held = cut_evenly(call.sum_leaves, members)
+    borders = [leaf * length for leaf in range(call.sum_leaves + 1)]
+    if k:
+        held = [max(i, call.sum_leaves * i**2 // members**2) for i in range(members + 1)]
+        borders = cut_evenly(k, call.sum_leaves)
+    columns = tuple(borders[b] - borders[a] for a, b in pairwise(held))
+    if k and members > 1:
+        call = replace(call, sum_columns=(columns,) * call.rank_size)
+    own = (columns[p.rs_index] for p in groups)
+    shapes = tuple((*x[:-1], n) for x, n in zip(case.x_shapes, own, strict=True))
+    return replace(case, linear=call, x_shapes=shapes)
 
 
 def _call(

@@ -24,13 +24,14 @@ from .data import linear_inputs
 from .experts import Tokens, experts, segments
 from .faults import Tensors, linear_faults
 from .groups import EXPERTS_ALL_TO_ALL, LinearParallel, place
+from .leaf_faults import leaf_faults
 from .quantised import PER_TOKEN, Scales
 from .quantised_data import quantised_inputs
 from .reference import linear_parallel, output_block
 
 
 def linear_call(params: Params, rank_size: int) -> LinearParallel:
-    """Return OpParam's call; gatherRows and scatterRows are one list, or a list per rank.
+    """Return OpParam's call; gatherRows, scatterRows and sumColumns are a list, or one per rank.
 
     Example:
         >>> linear_call({"type": 5, "moeInfo": {"epSize": 2}}, 2).ep_size
@@ -63,6 +64,8 @@ def linear_call(params: Params, rank_size: int) -> LinearParallel:
         local_experts=int(moe.get("localExpertNums", 1)),
         ep_size=int(moe.get("epSize", 1)),
         tp_size=int(moe.get("tpSize", 1)),
+        sum_leaves=int(params.get("sumLeaves", 0)),
+        sum_columns=lists("sumColumns"),
     )
 
 
@@ -92,7 +95,10 @@ def _params(case: Case) -> dict[str, Any]:
     if call.has_experts:
         sizes = {"localExpertNums": call.local_experts, "epSize": call.ep_size}
         fields["moeInfo"] = sizes | {"tpSize": call.tp_size}
+    if call.sum_leaves:
+        fields["sumLeaves"] = call.sum_leaves
     lists = {"gatherRows": call.gather_rows, "scatterRows": call.scatter_rows}
+    lists["sumColumns"] = call.sum_columns
     return fields | {name: [list(own) for own in rows] for name, rows in lists.items() if rows}
 
 
@@ -159,7 +165,7 @@ def _outputs(params: Params, inputs: Inputs) -> Outputs:
 def _bounds(params: Params, inputs: Inputs) -> list[Bound] | None:
     call, own = _read(params, inputs)
     dtype = name_of(own.xs[0])
-    if dtype == "int8":
+    if dtype == "int8" or call.sum_leaves:
         return None
     given = (call, own.xs, own.weights, own.residuals, dtype)
     if own.tokens is not None:
@@ -173,7 +179,7 @@ def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     weight = own.weights[0]
     x_shapes = [x.shape for x in own.xs]
     columns = weight.shape[-2 if call.trans_weight else -1]
-    faults = tuple(linear_faults(call, own))
+    faults = (*linear_faults(call, own), *leaf_faults(call, own))
     if own.tokens is not None:
         blocks_of = _expert_blocks(call, own.tokens, columns)
         return OutputLayout(blocks_of, faults=faults, has_tokens=True)
@@ -217,6 +223,7 @@ LINEAR_PARALLEL = Operator(
     inputs=(Input("weight"),),
     more_inputs=_inputs_of,
     tensors=_tensors,
+    lists=("gatherRows", "scatterRows", "sumColumns"),
     accuracy=COMPUTES,
     more_dtypes=lambda params: set() if _is_quantised(params) else {"float32"},
 )

@@ -230,7 +230,7 @@ def expert_product(
             scales[rank].scale.reshape(call.local_experts, -1)[one.expert],
             token_scale=None if token is None else token.reshape(-1)[rows],
         )
-        return multiply(x, factor, here, call.quant_type, 0)
+        return multiply(x, factor, here, call.quant_type, 0, float_product)
 
     return product
 
@@ -278,6 +278,8 @@ def check_experts(
         ...
         ValueError: linear_parallel: rank 0 has 2 rows, its x 1
     """
+    if call.sum_leaves or call.sum_columns:
+        raise ValueError(f"linear_parallel: type {call.type} has no sumLeaves")
     is_first, k = call.type == ALL_TO_ALL_EXPERTS, xs[0].shape[-1]
     for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
         inner = weight.shape[-1 if call.trans_weight else -2] if weight.ndim == 3 else -1

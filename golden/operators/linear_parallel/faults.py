@@ -16,9 +16,9 @@ from .experts import Segment, Tokens, expert_product, expert_totals, finished, s
 from .groups import ALL_TO_ALL_EXPERTS, LinearParallel, place
 from .quantised import (
     Multiply,
+    Product,
     Scales,
     Single,
-    float_product,
     integer_product,
     quantised_product,
     scale_and_offset,
@@ -26,7 +26,7 @@ from .quantised import (
     with_bias,
     with_token_scale,
 )
-from .reference import output_dtype, product_of, reduced
+from .reference import output_dtype, parts_of, reduced
 
 SCALE, BIAS, RESIDUAL = "wrong scale", "wrong bias", "wrong residual"
 SATURATION, ORDER = "int8 saturation", "wrong expert order"
@@ -92,11 +92,11 @@ def _outputs(
 ) -> list[Array]:
     """Return the first outputs if `multiply` makes the products, of one rank or of all."""
     own = (tensors.xs, tensors.weights, tensors.scales)
-    products = [
-        product_of(call, r, *own, multiply if rank in (None, r) else quantised_product)
+    parts = [
+        parts_of(call, r, *own, multiply if rank in (None, r) else quantised_product)
         for r in range(call.rank_size)
     ]
-    return [first for first, *_ in reduced(call, products, tensors.xs, tensors.residuals)]
+    return [first for first, *_ in reduced(call, parts, tensors.xs, tensors.residuals)]
 
 
 def _expert_outputs(
@@ -122,9 +122,11 @@ def _residuals(call: LinearParallel, tensors: Tensors) -> list[Array]:
     dtype = output_dtype(call, name_of(tensors.xs[0]))
     own = (tensors.xs, tensors.weights, tensors.scales)
     added = [widened(residual, dtype).reshape(1, -1) for residual in tensors.residuals]
+    parts = [parts_of(call, r, *own) for r in range(call.rank_size)]
     with np.errstate(all="ignore"):
-        products = [product_of(call, r, *own) + added[r] for r in range(call.rank_size)]
-    return [first for first, *_ in reduced(call, products, tensors.xs)]
+        for part, residual in zip(parts, added, strict=True):
+            part[0] = np.asarray(part[0] + residual)
+    return [first for first, *_ in reduced(call, parts, tensors.xs)]
 
 
 def _orders(call: LinearParallel, tensors: Tensors) -> Iterator[Fault]:
@@ -202,7 +204,9 @@ def _variants(call: LinearParallel, tensors: Tensors) -> Iterator[tuple[str, str
             yield SATURATION, words, partial(_from_total, total)
 
 
-def _scaled(times: int, x: Array, weight: Array, own: Scales, mode: int, group: int) -> Single:
+def _scaled(
+    times: int, x: Array, weight: Array, own: Scales, mode: int, group: int, product: Product
+) -> Single:
     """Return a product with its scale so many times."""
     if x.dtype == np.int8:
         y = with_bias(integer_product(x, weight), own).astype(np.float32)
@@ -213,44 +217,47 @@ def _scaled(times: int, x: Array, weight: Array, own: Scales, mode: int, group: 
     factor = weight.astype(np.float32) + offset
     for _ in range(times):
         factor = _times(factor, scale)
-    return _with_weight(x, factor, own)
+    return _with_weight(x, factor, own, product)
 
 
-def _cut_scale(x: Array, weight: Array, own: Scales, mode: int, group: int) -> Single:
+def _cut_scale(x: Array, weight: Array, own: Scales, *how: Any) -> Single:
     bits = scale_values(own.scale).view(np.uint32) >> np.uint32(13) << np.uint32(13)
     cut = replace(own, scale=bits.view(np.float32))
-    return quantised_product(x, weight, cut, mode, group)
+    return quantised_product(x, weight, cut, *how)
 
 
-def _token_scaled(times: int, x: Array, weight: Array, own: Scales, *how: int) -> Single:
+def _token_scaled(times: int, x: Array, weight: Array, own: Scales, *how: Any) -> Single:
     y = quantised_product(x, weight, replace(own, token_scale=None), *how)
     for _ in range(times):
         y = with_token_scale(y, own)
     return y
 
 
-def _rounded_first(dtype: str, x: Array, weight: Array, own: Scales, *how: int) -> Single:
+def _rounded_first(dtype: str, x: Array, weight: Array, own: Scales, *how: Any) -> Single:
     y = quantised_product(x, weight, replace(own, token_scale=None), *how)
     return with_token_scale(widened(rounded(y, dtype), dtype), own)
 
 
-def _biased_late(x: Array, weight: Array, own: Scales, mode: int, group: int) -> Single:
-    assert own.bias is not None
+def _biased_late(
+    x: Array, weight: Array, own: Scales, mode: int, group: int, product: Product
+) -> Single:
+    if own.bias is None:  # of a leaf that is not the first
+        return quantised_product(x, weight, own, mode, group, product)
     if x.dtype == np.int8:
         y = quantised_product(x, weight, replace(own, bias=None, token_scale=None), mode, group)
         return with_token_scale(y + own.bias.astype(np.float32).reshape(1, -1), own)
     scale, offset = scale_and_offset(weight, own, group)
-    return _with_weight(x, _times(weight.astype(np.float32), scale) + offset, own)
+    return _with_weight(x, _times(weight.astype(np.float32), scale) + offset, own, product)
 
 
-def _unbiased(x: Array, weight: Array, own: Scales, mode: int, group: int) -> Single:
-    return quantised_product(x, weight, replace(own, bias=None), mode, group)
+def _unbiased(x: Array, weight: Array, own: Scales, *how: Any) -> Single:
+    return quantised_product(x, weight, replace(own, bias=None), *how)
 
 
-def _with_weight(x: Array, factor: Single, own: Scales) -> Single:
+def _with_weight(x: Array, factor: Single, own: Scales, product: Product) -> Single:
     """Return the product of W8A16 with a weight that is still to be rounded."""
     dtype = name_of(x)
-    y = float_product(widened(x, dtype), widened(rounded(factor, dtype), dtype))
+    y = product(widened(x, dtype), widened(rounded(factor, dtype), dtype))
     return with_token_scale(y, own)
 
 
@@ -258,7 +265,7 @@ Total = npt.NDArray[np.int64]
 
 
 def _from_total(
-    make: Callable[[Total, Total], Total], x: Array, weight: Array, own: Scales, *how: int
+    make: Callable[[Total, Total], Total], x: Array, weight: Array, own: Scales, *how: Any
 ) -> Single:
     """Return a product of W8A8 whose sum was made otherwise."""
     total = make(x.astype(np.int64), weight.astype(np.int64))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
-from ...data.leaves import cut_evenly
+from ...data.leaves import MOST_LEAVES, cut_evenly
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, PURE, ALL_GATHER_REDUCE_SCATTER = range(5)
 ALL_TO_ALL_EXPERTS, EXPERTS_ALL_TO_ALL = 5, 6
@@ -22,7 +23,8 @@ class LinearParallel:
     the dtype of the output where x is int8, and without `has_bias` the input bias is empty; types 5
     and 6 have none. `local_experts`, `ep_size` and `tp_size` matter for
     types 5 and 6 alone. `sum_leaves` is the number of leaves of the sum over k (data/leaves.py), 0
-    without, and `leaf_begins` the first leaf of each rank, without which they are cut evenly.
+    without, and `sum_columns` the lists that each rank passes of k of all ranks of its reduce
+    group, one list per rank. The reference needs none: it knows every x.
 
     Example:
         >>> LinearParallel(ALL_GATHER_REDUCE_SCATTER, 4, ag_dim=2, rs_dim=2).trans_weight
@@ -47,7 +49,7 @@ class LinearParallel:
     ep_size: int = 1
     tp_size: int = 1
     sum_leaves: int = 0
-    leaf_begins: tuple[int, ...] = ()
+    sum_columns: tuple[tuple[int, ...], ...] = ()
 
     @property
     def has_experts(self) -> bool:
@@ -113,20 +115,47 @@ def place(call: LinearParallel, rank: int) -> Place:
     )
 
 
-def leaves_of(call: LinearParallel, rank: int) -> tuple[int, int]:
-    """Return the leaves [first, end) that a rank holds of its reduce group's.
+def leaf_borders(call: LinearParallel, rank: int, columns: Sequence[int]) -> list[int]:
+    """Return the borders of a rank's leaves in its own columns, from 0 to their number.
+
+    Args:
+        call: the parameters, with leaves.
+        rank: the rank.
+        columns: k of every rank of its reduce group.
+
+    Raises:
+        ValueError: an empty leaf, a rank without one or that begins inside of one, or sumColumns
+            that are others.
 
     Example:
-        >>> [leaves_of(LinearParallel(ALL_REDUCE, 3, sum_leaves=8), rank) for rank in range(3)]
-        [(0, 3), (3, 6), (6, 8)]
+        >>> call = LinearParallel(ALL_REDUCE, 2, sum_leaves=4)
+        >>> leaf_borders(call, 0, [3, 7]), leaf_borders(call, 1, [3, 7])
+        ([0, 3], [0, 3, 5, 7])
     """
+    most = min(sum(columns), MOST_LEAVES)
+    if not 1 <= call.sum_leaves <= most:
+        what = "" if most == MOST_LEAVES else ", the columns of all ranks"
+        raise ValueError(
+            f"linear_parallel: sumLeaves {call.sum_leaves} must be from 1 to {most}{what}"
+        )
+    if call.sum_columns and list(call.sum_columns[rank]) != [*columns]:
+        given = list(call.sum_columns[rank])
+        raise ValueError(f"linear_parallel: sumColumns {given} of rank {rank} are {[*columns]}")
     own = place(call, rank)
-    begins = cut_evenly(call.sum_leaves, len(own.reduced))
-    if call.leaf_begins:
-        begins = [*(call.leaf_begins[q] for q in own.reduced), call.sum_leaves]
-    if begins[0] != 0 or any(a > b for a, b in pairwise(begins)):
-        raise ValueError(f"linear_parallel: leafBegin {begins[:-1]} must rise from 0")
-    return begins[own.rs_index], begins[own.rs_index + 1]
+    if 0 in columns:
+        member = own.reduced[columns.index(0)]
+        raise ValueError(f"linear_parallel: rank {member} has no columns, so it has no leaf")
+    borders = cut_evenly(sum(columns), call.sum_leaves)
+    ends = list(accumulate(columns, initial=0))
+    for member, begin in zip(own.reduced, ends, strict=False):
+        if begin not in borders:
+            leaf = bisect(borders, begin) - 1
+            raise ValueError(
+                f"linear_parallel: rank {member} begins at column {begin}, inside of leaf {leaf}, "
+                f"which has the columns {borders[leaf]} to {borders[leaf + 1]}"
+            )
+    first, end = ends[own.rs_index], ends[own.rs_index + 1]
+    return [border - first for border in borders if first <= border <= end]
 
 
 def block_of(call: LinearParallel, rank: int, rows: int) -> tuple[int, int]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ...data.dtypes import Array, name_of, rounded, widened
+from ...data.leaves import leaf_product
 
 Single = npt.NDArray[np.float32]
-# A product of x and weight [k, n] with scales, quantType and quantGroupSize; see quantised_product.
-Multiply = Callable[[Array, Array, "Scales", int, int], Single]
+# A product of float32 matrices.
+Product = Callable[[Single, Single], Single]
+# A product of x and weight [k, n] with scales, quantType and quantGroupSize, made by a Product; see
+# quantised_product.
+Multiply = Callable[[Array, Array, "Scales", int, int, Product], Single]
 # ATB's QuantType.
 UNQUANTISED, PER_TENSOR, PER_CHANNEL, PER_GROUP, PER_TOKEN = range(-1, 4)
 # From this number of products on numpy's matmul is used, which is faster and has its own order.
@@ -53,6 +57,23 @@ def scale_values(scale: Array) -> Single:
     return widened(scale, name_of(scale))
 
 
+def float_product(left: Single, right: Single) -> Single:
+    """Return left @ right, computed in float64; small products have the same bits everywhere.
+
+    Example:
+        >>> float_product(np.ones((1, 2), np.float32), np.ones((2, 1), np.float32)).tolist()
+        [[2.0]]
+    """
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if left.size * right.shape[1] >= _LARGE:
+            return np.asarray((a @ b).astype(np.float32))
+        total = np.zeros((left.shape[0], right.shape[1]))
+        for i in range(left.shape[1]):
+            total += a[:, i : i + 1] * b[i]
+        return total.astype(np.float32)
+
+
 def integer_product(x: Array, weight: Array) -> npt.NDArray[np.int32]:
     """Return x @ weight of int8 matrices as int32, modulo 2^32.
 
@@ -67,7 +88,12 @@ def integer_product(x: Array, weight: Array) -> npt.NDArray[np.int32]:
 
 
 def quantised_product(
-    x: Array, weight: Array, scales: Scales, quant_type: int = PER_CHANNEL, group_size: int = 0
+    x: Array,
+    weight: Array,
+    scales: Scales,
+    quant_type: int = PER_CHANNEL,
+    group_size: int = 0,
+    product: Product = float_product,
 ) -> Single:
     """Return a quantised product in float32, before it is rounded to the output's dtype.
 
@@ -81,6 +107,7 @@ def quantised_product(
         scales: scale, bias and token_scale.
         quant_type: ATB's quantType; only PER_GROUP has more than one scale for a column.
         group_size: rows of the weight that share a scale; 0: all of them.
+        product: makes W8A16's product.
 
     Raises:
         ValueError: W8A8 with groups, or tensors that do not fit.
@@ -101,8 +128,47 @@ def quantised_product(
             y: Single = total * scale_values(scales.scale).reshape(1, -1)
         else:
             factor = dequantised_weight(weight, scales, name_of(x), quant_type, group_size)
-            y = float_product(widened(x, name_of(x)), widened(factor, name_of(x)))
+            y = product(widened(x, name_of(x)), widened(factor, name_of(x)))
         return with_token_scale(y, scales)
+
+
+def quantised_leaf(
+    x: Array,
+    weight: Array,
+    scales: Scales,
+    borders: tuple[int, int],
+    quant_type: int = PER_CHANNEL,
+    group_size: int = 0,
+    multiply: Multiply = quantised_product,
+    product: Product = leaf_product,
+) -> Single:
+    """Return the quantised product of columns of x and rows of the weight, a leaf of them.
+
+    The bias of W8A8 is part of the leaf that begins with column 0.
+
+    Args:
+        x, weight, scales, quant_type, group_size: as in quantised_product, of all columns.
+        borders: the first column of the leaf, and its end.
+        multiply, product: make the leaf's product, the latter that of W8A16.
+
+    Example:
+        >>> x, w = np.array([[3, -4]], np.int8), np.array([[2, 1], [1, 2]], np.int8)
+        >>> scales = Scales(np.array([0.5, 2], np.float32), np.array([1, 0], np.int32))
+        >>> [quantised_leaf(x, w, scales, own).tolist() for own in ((0, 1), (1, 2))]
+        [[[3.5, 6.0]], [[-2.0, -16.0]]]
+    """
+    first, end = borders
+    if x.dtype == np.int8 and first:
+        scales = replace(scales, bias=None)
+    elif quant_type == PER_GROUP and group_size:
+        # Groups are those of the whole weight: each row of the leaf gets its scale and offset.
+        lines, n = np.arange(first, end) // group_size, weight.shape[1]
+        scales = replace(scales, scale=scales.scale.reshape(-1, n)[lines])
+        if scales.bias is not None and scales.bias.size:
+            scales = replace(scales, bias=scales.bias.reshape(-1, n)[lines])
+        group_size = 1
+    leaf = (x[:, first:end], weight[first:end])
+    return multiply(*leaf, scales, quant_type, group_size, product)
 
 
 def with_bias(total: npt.NDArray[np.int32], scales: Scales) -> npt.NDArray[np.int32]:
@@ -160,23 +226,6 @@ def scale_and_offset(weight: Array, scales: Scales, group_size: int) -> tuple[Si
     if scales.bias is None or not scales.bias.size:
         return scale, np.zeros((1, 1), np.float32)
     return scale, _of_rows(widened(scales.bias, name_of(scales.bias)), weight, group_size)
-
-
-def float_product(left: Single, right: Single) -> Single:
-    """Return left @ right, computed in float64; small products have the same bits everywhere.
-
-    Example:
-        >>> float_product(np.ones((1, 2), np.float32), np.ones((2, 1), np.float32)).tolist()
-        [[2.0]]
-    """
-    a, b = left.astype(np.float64), right.astype(np.float64)
-    with np.errstate(all="ignore"):
-        if left.size * right.shape[1] >= _LARGE:
-            return np.asarray((a @ b).astype(np.float32))
-        total = np.zeros((left.shape[0], right.shape[1]))
-        for i in range(left.shape[1]):
-            total += a[:, i : i + 1] * b[i]
-        return total.astype(np.float32)
 
 
 def _of_rows(values: Single, weight: Array, group_size: int) -> Single:

@@ -86,6 +86,34 @@ def quantised_cases(
         yield make(f"quantised-no_rows-{words[kind]}", call, 0, 9, 4, "int8", "full")
 
 
+def quantised_leaves(
+    kinds: dict[int, LinearParallel], words: dict[int, str]
+) -> Iterator[tuple[str, LinearParallel, int, str, str]]:
+    """Yield name, parameters, rows, dtype and data of W8A8 and W8A16 of every type, with leaves.
+
+    Args:
+        kinds: the parameters of every type; words: their names.
+
+    Example:
+        >>> call = LinearParallel(PURE, 1, sum_leaves=3)
+        >>> [name for name, *_ in quantised_leaves({PURE: call}, {PURE: "pure"})][:2]
+        ['leaves-w8a8-pure-tensor-full', 'leaves-w8a16-pure-tensor']
+    """
+    for at, (kind, plain) in enumerate(kinds.items()):
+        for mode, word in _MODES.items():
+            turned = replace(plain, trans_weight=(at + mode) % 2 == 0, quant_type=mode)
+            turned = replace(turned, has_bias=mode != PER_TOKEN)
+            name = f"{'uneven_k-' if mode % 2 else ''}{words[kind]}-{word}"
+            if mode != PER_GROUP and (mode != PER_TOKEN or kind == ALL_REDUCE):
+                call = replace(turned, out_dtype=_HALVES[(at + mode) % 2])
+                for data in ("full", "saturating", "special") if kind == ALL_REDUCE else ("full",):
+                    yield f"leaves-w8a8-{name}-{data}", call, plain.rank_size, "int8", data
+            if mode != PER_TOKEN:
+                call = replace(turned, quant_group_size=7 if mode == PER_GROUP else 0)
+                dtype = _HALVES[(at + mode) % 2]
+                yield f"leaves-w8a16-{name}", call, plain.rank_size, dtype, "random"
+
+
 def expert_cases(size: int) -> Iterator[Case]:
     """Yield types 5 and 6 with every ep and tp, matrices that hurt, and every kind of product.
 

@@ -10,9 +10,17 @@ from itertools import pairwise
 import numpy as np
 
 from ...data.dtypes import Array, name_of, rounded, widened
-from ...data.leaves import cut_evenly, leaf_product, tree_sum
-from .groups import REDUCE_SCATTER, LinearParallel, block_of, leaves_of, place
-from .quantised import Multiply, Scales, Single, float_product, quantised_product
+from ...data.leaves import leaf_product, tree_sum
+from .groups import REDUCE_SCATTER, LinearParallel, block_of, leaf_borders, place
+from .quantised import (
+    Multiply,
+    Product,
+    Scales,
+    Single,
+    float_product,
+    quantised_leaf,
+    quantised_product,
+)
 
 
 def linear_parallel(
@@ -29,7 +37,8 @@ def linear_parallel(
     output_r = own row block of S_r + residual_r`. Partial products are float32, their sum goes in
     rank order and is rounded to the dtype once, at the end. With scales T_r is
     `quantised.quantised_product`; scales per token are gathered with their rows. With leaves S_r
-    is the tree's sum of all leaves of the group, to the bit also where it is not exact.
+    is the tree's sum of all leaves of the group, each of which is dequantised before; this fixes
+    every bit, also of a sum that is not exact.
 
     Args:
         call: the parameters.
@@ -53,48 +62,31 @@ def linear_parallel(
         [[[1.0], [3.0]], [[2.0], [4.0]]]
     """
     _check_tensors(call, xs, weights, residuals)
-    ranks = range(call.rank_size)
-    if not call.sum_leaves:
-        products = [product_of(call, r, xs, weights, scales) for r in ranks]
-        return reduced(call, products, xs, residuals)
-    leaves = [_leaves_of(call, r, xs, weights, scales) for r in ranks]
-    groups = [place(call, r).reduced for r in ranks]
-    totals = [tree_sum([leaf for q in group for leaf in leaves[q]]) for group in groups]
-    return _outputs(call, totals, xs, residuals)
+    parts = [parts_of(call, r, xs, weights, scales) for r in range(call.rank_size)]
+    return reduced(call, parts, xs, residuals)
 
 
 def reduced(
     call: LinearParallel,
-    products: Sequence[Single],
+    parts: Sequence[Sequence[Single]],
     xs: Sequence[Array],
     residuals: Sequence[Array] = (),
 ) -> list[list[Array]]:
-    """Return the outputs of linear_parallel from the products T of every rank.
+    """Return the outputs of linear_parallel from the parts of the sum S that every rank has.
 
     Example:
-        >>> xs, products = [np.ones((2, 1), np.float16)] * 2, [np.ones((2, 1), np.float32)] * 2
-        >>> [y.tolist() for [y] in reduced(LinearParallel(1, 2), products, xs)]
+        >>> xs, parts = [np.ones((2, 1), np.float16)] * 2, [[np.ones((2, 1), np.float32)]] * 2
+        >>> [y.tolist() for [y] in reduced(LinearParallel(1, 2), parts, xs)]
         [[[2.0]], [[2.0]]]
     """
-    totals = []
-    for r in range(call.rank_size):
-        total = products[place(call, r).reduced[0]].copy()
-        with np.errstate(all="ignore"):
-            for q in place(call, r).reduced[1:]:
-                total += products[q]
-        totals.append(total)
-    return _outputs(call, totals, xs, residuals)
-
-
-def _outputs(
-    call: LinearParallel, totals: Sequence[Single], xs: Sequence[Array], residuals: Sequence[Array]
-) -> list[list[Array]]:
-    """Return the outputs from the sum S of every rank."""
+    groups = [place(call, r).reduced for r in range(call.rank_size)]
+    add = tree_sum if call.sum_leaves else _sum_in_order
+    totals = {group: add([part for q in group for part in parts[q]]) for group in set(groups)}
     out_dtype = output_dtype(call, name_of(xs[0]))
     outputs: list[list[Array]] = []
-    for r, total in enumerate(totals):
+    for r, group in enumerate(groups):
         first, end, shape = output_block(call, r, [x.shape for x in xs])
-        own = total[first:end]
+        own = totals[group][first:end].copy()
         if residuals:
             own = own + widened(residuals[r], out_dtype).reshape(1, -1)
         outputs.append([rounded(own, out_dtype).reshape(*shape, own.shape[1])])
@@ -146,38 +138,23 @@ def output_dtype(call: LinearParallel, dtype: str) -> str:
     return call.out_dtype
 
 
-def _leaves_of(
-    call: LinearParallel,
-    rank: int,
-    xs: Sequence[Array],
-    weights: Sequence[Array],
-    scales: Sequence[Scales],
-) -> list[Single]:
-    """Return the products of a rank's leaves."""
-    if scales:
-        raise ValueError("linear_parallel: leaves of a quantised weight have no reference")
-    group, (first, end) = place(call, rank).reduced, leaves_of(call, rank)
-    borders = cut_evenly(sum(xs[q].shape[-1] for q in group), call.sum_leaves)
-    k = xs[rank].shape[-1]
-    if borders[end] - borders[first] != k:
-        raise ValueError(
-            f"linear_parallel: rank {rank} has {k} columns, its leaves {first} to {end} of "
-            f"{call.sum_leaves} have {borders[end] - borders[first]}"
-        )
-    left, right = _factors(call, rank, xs, weights)
-    own = [border - borders[first] for border in borders[first : end + 1]]
-    return [leaf_product(left[:, a:b], right[a:b]) for a, b in pairwise(own)]
-
-
 def _check_tensors(
     call: LinearParallel, xs: Sequence[Array], weights: Sequence[Array], residuals: Sequence[Array]
 ) -> None:
     """Raise ValueError for shapes that numpy's broadcasting would accept with another meaning."""
     n = _columns(call, weights[0])
+    if call.sum_columns and not call.sum_leaves:
+        raise ValueError("linear_parallel: sumColumns without sumLeaves")
     for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
         k = (x if call.sum_leaves else xs[0]).shape[-1]
         if x.ndim not in (2, 3) or x.shape[1:] != (*xs[0].shape[1:-1], k):
             raise ValueError(f"linear_parallel: x of rank {r} is {list(x.shape)}")
+        other = place(call, r).gathered[0]
+        if xs[other].shape[-1] != k:
+            raise ValueError(
+                f"linear_parallel: x of rank {r} is {list(x.shape)}, that of rank {other} has "
+                f"{xs[other].shape[-1]} columns"
+            )
         wanted = (n, k) if call.trans_weight else (k, n)
         if weight.shape[-2:] != wanted or weight.size != n * k:
             words = f"[n, {k}]" if call.trans_weight else f"[{k}, n]"
@@ -198,29 +175,59 @@ def _columns(call: LinearParallel, weight: Array) -> int:
     return int(weight.shape[-2 if call.trans_weight else -1])
 
 
-def product_of(
+def parts_of(
     call: LinearParallel,
     rank: int,
     xs: Sequence[Array],
     weights: Sequence[Array],
     scales: Sequence[Scales] = (),
     multiply: Multiply = quantised_product,
-) -> Single:
-    """Return T of a rank in float32; `multiply` makes it where it is quantised.
+    cut: Sequence[int] = (),
+    leaf: Product = leaf_product,
+) -> list[Single]:
+    """Return a rank's parts of S in float32: T, or the products of its leaves.
+
+    Args:
+        call, xs, weights, scales: as in linear_parallel.
+        rank: the rank.
+        multiply: makes the products where they are quantised.
+        cut: the borders of leaves in the rank's columns; none: those that it has.
+        leaf: makes the product of a leaf.
 
     Example:
-        >>> x, weight = np.ones((1, 2), np.float16), np.ones((3, 2), np.float16)
-        >>> product_of(LinearParallel(3, 1), 0, [x], [weight]).tolist()
-        [[2.0, 2.0, 2.0]]
+        >>> x, weight = np.ones((1, 3), np.float16), np.ones((2, 3), np.float16)
+        >>> [part.tolist() for part in parts_of(LinearParallel(3, 1), 0, [x], [weight])]
+        [[[3.0, 3.0]]]
+        >>> call = LinearParallel(3, 1, sum_leaves=2)
+        >>> [part.tolist() for part in parts_of(call, 0, [x], [weight])]
+        [[[2.0, 2.0]], [[1.0, 1.0]]]
     """
+    if call.sum_leaves and not cut:
+        columns = [xs[q].shape[-1] for q in place(call, rank).reduced]
+        cut = leaf_borders(call, rank, columns)
+    leaves = list(pairwise(cut))
     if not scales:
-        return float_product(*_factors(call, rank, xs, weights))
+        left, right = _factors(call, rank, xs, weights)
+        if not call.sum_leaves:
+            return [float_product(left, right)]
+        return [leaf(left[:, a:b], right[a:b]) for a, b in leaves]
     members = place(call, rank).gathered
-    own, tokens = scales[rank], [scales[q].token_scale for q in members]
+    tokens = [scales[q].token_scale for q in members]
     given = [token.reshape(-1) for token in tokens if token is not None]
-    own = replace(own, token_scale=np.concatenate(given) if given else None)
-    x = _stack([xs[q] for q in members])
-    return multiply(x, _factor(call, weights[rank]), own, call.quant_type, call.quant_group_size)
+    own = replace(scales[rank], token_scale=np.concatenate(given) if given else None)
+    factors = (_stack([xs[q] for q in members]), _factor(call, weights[rank]), own)
+    how = (call.quant_type, call.quant_group_size)
+    if not call.sum_leaves:
+        return [multiply(*factors, *how, float_product)]
+    return [quantised_leaf(*factors, own_leaf, *how, multiply, leaf) for own_leaf in leaves]
+
+
+def _sum_in_order(parts: Sequence[Single]) -> Single:
+    total: Single = parts[0].copy()
+    with np.errstate(all="ignore"):
+        for part in parts[1:]:
+            total += part
+    return total
 
 
 def _factors(

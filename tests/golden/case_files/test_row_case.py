@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from golden.case_files.bin_file import write_bin
 from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
-from golden.case_files.row_case import expected_outputs, rank_params, row_layout
+from golden.case_files.row_case import expected_outputs, rank_params, row_bounds, row_layout
 from golden.case_files.row_inputs import rank_inputs
 
 INT64 = "int64"
@@ -125,6 +125,39 @@ def test_files_are_read_beside_the_case_file(tmp_path: Path) -> None:
     assert inputs[1][2].tolist() == [4, 6]
     row = replace(row, outputs=(replace(row.outputs[0], file="out.npy"),))
     assert all(own[0].tolist() == [[1, 1]] * 4 for own in expected_outputs(row, inputs))
+
+
+def leaves_row(tmp_path: Path, **params: object) -> CsvRow:
+    """Two ranks with 3 and 5 of 8 columns, which are four leaves; OpParam has these fields more."""
+    for rank, k in enumerate((3, 5)):
+        np.save(tmp_path / f"x{rank}.npy", np.full((2, k), 1 + rank, np.float32))
+        np.save(tmp_path / f"w{rank}.npy", np.full((4, k), 3, np.float32))
+    tensors = [
+        RowTensor("float32", shape, file=file)
+        for shape, file in (((2, 4), "x{rank}.npy"), ((4, 4), "w{rank}.npy"))
+    ]
+    given = {"rankSize": 2, "type": 0, **params}
+    place = f"{tmp_path / 'a.csv'}:2"
+    return CsvRow(place, 1, "x", "LinearParallelOperation", given, tuple(tensors))
+
+
+def test_ranks_have_the_columns_that_the_row_lists(tmp_path: Path) -> None:
+    row = leaves_row(tmp_path, sumLeaves=8, sumColumns=[3, 5])
+    inputs = [rank_inputs(row, rank) for rank in range(2)]
+    assert [own[1].shape for own in inputs] == [(4, 3), (4, 5)]
+    outputs = expected_outputs(row, inputs)
+    assert all((own[0] == 3 * 3 + 2 * 3 * 5).all() and own[0].shape == (2, 4) for own in outputs)
+    assert row_bounds(row, inputs) is None
+    assert "leaf 7 was added twice" in {fault.text for fault in row_layout(row, inputs).faults}
+    with pytest.raises(ValueError, match="x1.npy has shape .2, 5., the row says .2, 4."):
+        rank_inputs(leaves_row(tmp_path, sumLeaves=8), 1)
+    with pytest.raises(ValueError, match=r"sumColumns \[4, 4\] of rank 0 are \[3, 5\]"):
+        expected_outputs(leaves_row(tmp_path, sumLeaves=8, sumColumns=[4, 4]), inputs)
+
+
+def test_each_rank_has_its_own_of_a_list_of_lists(tmp_path: Path) -> None:
+    row = leaves_row(tmp_path, sumLeaves=8, sumColumns=[[3, 5], [5, 3]])
+    assert [rank_params(row, rank)["sumColumns"] for rank in range(2)] == [[3, 5], [5, 3]]
 
 
 def test_outputs_without_a_file_are_golden_s(tmp_path: Path) -> None:
