@@ -49,7 +49,8 @@ std::string Total(const std::vector<int64_t>& begins) {
   for (size_t i = 0; i + 1 < begins.size(); ++i) {
     const SumTree tree = TreeWithin(begins.back(), begins[i], begins[i + 1]);
     std::vector<std::string> own;
-    for (int64_t leaf = begins[i]; leaf < begins[i + 1]; ++leaf) own.push_back(std::to_string(leaf));
+    for (int64_t leaf = begins[i]; leaf < begins[i + 1]; ++leaf)
+      own.push_back(std::to_string(leaf));
     own = Sums(tree, own, &most);
     EXPECT_EQ(NumRoots(tree), static_cast<int64_t>(own.size()));
     roots.insert(roots.end(), own.begin(), own.end());
@@ -83,4 +84,3 @@ TEST(TheMostLeavesWaitWithinTheLimit) {
     EXPECT_EQ(Total({0, 1, leaves - 1, leaves}), Defined(0, leaves));
   }
 }
-

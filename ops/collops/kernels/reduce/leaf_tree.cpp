@@ -28,8 +28,7 @@ bool Add(int64_t first, int64_t end, const IsSummand& is_summand, const IsOutsid
 SumTree TreeWithin(int64_t leaves, int64_t begin, int64_t end) {
   SumTree tree;
   Add(
-      0, leaves,
-      [](int64_t first, int64_t last) { return last - first == 1; },
+      0, leaves, [](int64_t first, int64_t last) { return last - first == 1; },
       [=](int64_t first, int64_t last) { return last <= begin || first >= end; }, &tree);
   return tree;
 }
@@ -45,8 +44,7 @@ SumTree TreeOfRoots(const std::vector<int64_t>& begins) {
   const auto has_one_holder = [&](int64_t first, int64_t last) {
     return *std::upper_bound(begins.begin(), begins.end(), first) >= last;
   };
-  Add(
-      0, begins.back(), has_one_holder, [](int64_t, int64_t) { return false; }, &tree);
+  Add(0, begins.back(), has_one_holder, [](int64_t, int64_t) { return false; }, &tree);
   return tree;
 }
 

@@ -48,8 +48,8 @@ void ScaleSums(const void* sums, int64_t count, float shift, const void* scales,
 // rounded once to `dtype` (float32, bfloat16 or float16), to nearest even, preserving subnormals:
 // the same bits on every instruction set. `residual` is a row of `columns` elements of `dtype`, or
 // null. `ld_partial` is in floats, `ld_out` in elements. Any alignment of residual and out; float32
-// `out` may be one of the partials, with the same rows. At least one partial. With a `tree` they are
-// added by that.
+// `out` may be one of the partials, with the same rows. At least one partial. With a `tree` they
+// are added by that.
 void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,
               const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out,
               float divisor = 1.0F, const SumTree* tree = nullptr);
