@@ -310,6 +310,13 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
     if (IsGiven(given.scatter_rows)) {
       product.scatter_rows = ReadMembers(name, "scatter_rows", given.scatter_rows);
     }
+    if (IsGiven(given.leaves)) {
+      const auto leaves = given.leaves.cast<py::tuple>();
+      product.leaves = ReadWhole(name, "leaves", leaves[0]);
+      if (!leaves[1].is_none()) {
+        product.sum_columns = ReadMembers(name, "sum_columns", leaves[1]);
+      }
+    }
     const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
     Operand target;
     target.object = IsGiven(given.out) ? given.out : ResultOf(call, part.x, *kept);

@@ -111,9 +111,9 @@ class Agreement {
                         const std::function<std::string(int)>& who) const;
 
   static constexpr int kTextBytes = 24;
-  static constexpr int kMaxTerms = 16;
+  static constexpr int kMaxTerms = 17;
   static constexpr int kMaxWords = 40;
-  static constexpr int kMaxLists = 2;
+  static constexpr int kMaxLists = 3;
   static constexpr int kMostListed = 512;
 
  private:

@@ -101,7 +101,7 @@ struct SendParam : GroupParam {
   uint8_t rsv[64] = {};
 };
 
-// The two lists at the end are not in ATB's struct.
+// What follows `rsv` is not in ATB's struct.
 struct LinearParallelParam : GroupParam {
   // The collectives around the product.
   enum ParallelType : int {
@@ -157,6 +157,12 @@ struct LinearParallelParam : GroupParam {
   // member of its group that scatters. Empty: even, as in ATB.
   std::vector<int64_t> gatherRows;
   std::vector<int64_t> scatterRows;
+
+  // Not 0: the sum over the inner dimension of all members of the group that scatters is cut in so
+  // many leaves, and its bits do not depend on the number of ranks. sumColumns: columns of x on
+  // each of these members; empty: the leaves are shared out evenly, and are equally long.
+  int32_t sumLeaves = 0;
+  std::vector<int64_t> sumColumns;
 };
 
 bool operator==(const LinearParallelParam::TwoDimTPInfo& a,

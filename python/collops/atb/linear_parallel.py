@@ -31,8 +31,12 @@ class LinearParallelParam(Param):
         moe_info: where the experts of types 5 and 6 are.
         gather_rows: rows of x on each member of this rank's gather group; empty: even.
         scatter_rows: rows of the output on each member of its scatter group; empty: even.
+        sum_leaves: not 0: the sum over the ranks is cut in so many leaves, and its bits do not
+            depend on the number of ranks, as `collops.collectives.products` says.
+        sum_columns: k of each member of the scatter group; empty: the leaves are shared out evenly
+            and are equally long.
 
-    Source of the semantics: ``atb::infer::LinearParallelParam``, which lacks the two lists.
+    Source of the semantics: ``atb::infer::LinearParallelParam``, which lacks the last four.
 
     Example:
         >>> import collops
@@ -132,6 +136,8 @@ class LinearParallelParam(Param):
     rsv: bytes = field(default=_RSV, repr=False)
     gather_rows: list[int] = field(default_factory=list)
     scatter_rows: list[int] = field(default_factory=list)
+    sum_leaves: int = 0
+    sum_columns: list[int] = field(default_factory=list)
 
 
 ParallelType = LinearParallelParam.ParallelType

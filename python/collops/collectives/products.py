@@ -18,6 +18,14 @@ distributes its rows. The matrices of all ranks have equally many rows.
 - weight of int8 alone (W8A16): the weight becomes ``(float32(weight) + bias) * scale``, rounded to
   x's type. scale and bias are float32 or of x's type; with `group_size` they are
   [ceil(k / group_size), n], a row for so many elements of k.
+
+**The same bits at every number of ranks**, with `leaves` > 0: the k columns of all ranks that add up
+are cut in that many leaves, the first ``k % leaves`` of them a column longer. A leaf is summed in
+float32 in ascending k by fused multiply-adds, and scaled; the leaves are added by one binary tree,
+whose left part has the largest power of two of leaves below their number; then the residual is
+added, and the sum rounded once. Ranks, rows, threads and instruction sets change no bit. A rank has
+whole leaves: without `sum_columns` as many as numpy.array_split gives it, all equally long. A bias
+of W8A8 is added to its rank's first leaf.
 """
 
 from __future__ import annotations
@@ -37,6 +45,13 @@ if TYPE_CHECKING:
     Sizes: TypeAlias = Sequence[int]
 
 
+def _leaves(leaves: int, columns: Sizes | None) -> tuple[int, list[int] | None] | None:
+    """As the core takes them; None: no leaves. A list may change before a started call runs."""
+    if not leaves and columns is None:
+        return None
+    return leaves, None if columns is None else list(columns)
+
+
 @of_communicator
 class Products(PlainCalls):
     """Matrix products with gathered rows and scattered sums."""
@@ -53,6 +68,8 @@ class Products(PlainCalls):
         scatter_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        leaves: int = 0,
+        sum_columns: Sizes | None = None,
         scale: TensorT | None = None,
         bias: TensorT | None = None,
         x_scale: TensorT | None = None,
@@ -83,6 +100,8 @@ class Products(PlainCalls):
                 numpy.array_split divides them. Both lists have the same sum, in every group.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            leaves: not 0: the bits do not depend on the number of ranks; as the module says.
+            sum_columns: k of each member of my scatter group; None: the leaves decide.
             scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
             bias: of a weight of int8; None: nothing.
             x_scale: [rows] float32, of each row of an x of int8; None: nothing.
@@ -114,8 +133,9 @@ class Products(PlainCalls):
         """
         grid = ag_dim, rs_dim, bool(inner_dim_is_ag)
         quant = scale, bias, x_scale, group_size, out_dtype
+        cut = _leaves(leaves, sum_columns)
         result: TensorT = self._plain.all_gather_matmul_reduce_scatter(
-            x, weight, out, residual, trans_weight, quant, grid, gather_rows, scatter_rows
+            x, weight, out, residual, trans_weight, quant, cut, grid, gather_rows, scatter_rows
         )
         return result
 
@@ -127,6 +147,7 @@ class Products(PlainCalls):
         gather_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        leaves: int = 0,
         scale: TensorT | None = None,
         bias: TensorT | None = None,
         x_scale: TensorT | None = None,
@@ -144,6 +165,7 @@ class Products(PlainCalls):
             gather_rows: rows of each rank; None: all have as many as x.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            leaves: not 0: k is summed in so many leaves; as the module says.
             scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
             bias: of a weight of int8; None: nothing.
             x_scale: [rows] float32, of each row of an x of int8; None: nothing.
@@ -170,8 +192,9 @@ class Products(PlainCalls):
             [[0.0, 0.0], [1.0, 1.0]]
         """
         quant = scale, bias, x_scale, group_size, out_dtype
+        cut = _leaves(leaves, None)
         result: TensorT = self._plain.all_gather_matmul(
-            x, weight, out, residual, trans_weight, quant, gather_rows
+            x, weight, out, residual, trans_weight, quant, cut, gather_rows
         )
         return result
 
@@ -184,6 +207,8 @@ class Products(PlainCalls):
         scatter_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        leaves: int = 0,
+        sum_columns: Sizes | None = None,
         scale: TensorT | None = None,
         bias: TensorT | None = None,
         x_scale: TensorT | None = None,
@@ -203,6 +228,8 @@ class Products(PlainCalls):
             scatter_rows: rows that each rank receives; None: as numpy.array_split divides them.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            leaves: not 0: the bits do not depend on the number of ranks; as the module says.
+            sum_columns: k of each rank; None: the leaves decide.
             scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
             bias: of a weight of int8; None: nothing.
             x_scale: [rows] float32, of each row of an x of int8; None: nothing.
@@ -230,8 +257,9 @@ class Products(PlainCalls):
             [[[2.0], [2.0]], [[2.0]]]
         """
         quant = scale, bias, x_scale, group_size, out_dtype
+        cut = _leaves(leaves, sum_columns)
         result: TensorT = self._plain.matmul_reduce_scatter(
-            x, weight, out, residual, trans_weight, quant, scatter_rows, op
+            x, weight, out, residual, trans_weight, quant, cut, scatter_rows, op
         )
         return result
 
@@ -242,6 +270,8 @@ class Products(PlainCalls):
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
+        leaves: int = 0,
+        sum_columns: Sizes | None = None,
         scale: TensorT | None = None,
         bias: TensorT | None = None,
         x_scale: TensorT | None = None,
@@ -258,6 +288,8 @@ class Products(PlainCalls):
             weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
+            leaves: not 0: the bits do not depend on the number of ranks; as the module says.
+            sum_columns: k of each rank; None: the leaves decide.
             scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
             bias: of a weight of int8; None: nothing.
             x_scale: [rows] float32, of each row of an x of int8; None: nothing.
@@ -284,7 +316,8 @@ class Products(PlainCalls):
             [[[2.0]], [[2.0]]]
         """
         quant = scale, bias, x_scale, group_size, out_dtype
+        cut = _leaves(leaves, sum_columns)
         result: TensorT = self._plain.matmul_all_reduce(
-            x, weight, out, residual, trans_weight, quant
+            x, weight, out, residual, trans_weight, quant, cut
         )
         return result

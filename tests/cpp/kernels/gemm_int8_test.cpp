@@ -57,7 +57,7 @@ GemmPlan PlanOf(const Way& way, int64_t k, int64_t n, bool trans_weight,
                 DType dtype = DType::kInt8) {
   ForceIsa(way.isa);
   AllowExtensions(way.extensions);
-  if (way.model != nullptr) return PlanWith(way.model, dtype, n, trans_weight, false, {0, k});
+  if (way.model != nullptr) return PlanWith(way.model, dtype, n, trans_weight, false, {0, k}, {0});
   return PlanGemm(dtype, k, n, trans_weight);
 }
 

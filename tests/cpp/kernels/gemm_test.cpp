@@ -40,7 +40,7 @@ struct Way {
 
   GemmPlan Plan(const Shape& shape) const {
     if (model != nullptr) {
-      return PlanWith(model, dtype, shape.n, trans_weight, false, {0, shape.k});
+      return PlanWith(model, dtype, shape.n, trans_weight, false, {0, shape.k}, {0});
     }
     ForceIsa(isa);
     AllowExtensions(bfloat16_instructions);
@@ -202,41 +202,63 @@ TEST(TheCutDoesNotMatter) {
   }
 }
 
+// The sum of the leaves [first, last) of a row and a column by the definition.
+float SumOfLeaves(const Factors& factors, const std::vector<int64_t>& borders, size_t first,
+                  size_t last, int64_t i, int64_t j) {
+  if (last - first > 1) {
+    size_t left = 1;
+    while (left * 2 < last - first) left *= 2;
+    return SumOfLeaves(factors, borders, first, first + left, i, j) +
+           SumOfLeaves(factors, borders, first + left, last, i, j);
+  }
+  float sum = 0;
+  for (int64_t k = borders[first]; k < borders[last]; ++k) {
+    sum = std::fma(factors.x.At(i, k), factors.weight.At(k, j), sum);
+  }
+  return sum;
+}
+
 // Numbers whose products and sums lose digits, with and without instructions: only fma in the order
-// of k gives these bits.
-TEST(ALeafHasTheSameBitsWithAllKernels) {
+// of k, and the tree, give these bits.
+TEST(LeavesHaveTheSameBitsWithAllKernels) {
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
   const std::vector<int64_t> borders = {0, 37, 37, 300, 557, 558};
   const Shape shape = {21, borders.back(), 395};
-  for (const DType dtype : kDTypes) {
-    const Factors factors(shape, [&] {
-      return RoundTo(dtype, std::ldexp(normal(random), static_cast<int>(random() % 20) - 10));
-    });
-    for (size_t leaf = 0; leaf + 1 < borders.size(); ++leaf) {
+  const size_t leaves = borders.size() - 1;
+  struct Held {
+    size_t begin;  // these leaves are the last of so many
+    std::vector<size_t> roots;  // where they begin; one more at the end
+  };
+  for (const Held& held : {Held{0, {0, 5}}, Held{1, {0, 1, 3, 5}}, Held{3, {0, 1, 5}}}) {
+    const auto all = static_cast<int64_t>(held.begin + leaves);
+    const SumTree tree = TreeWithin(all, static_cast<int64_t>(held.begin), all);
+    for (const DType dtype : kDTypes) {
+      const Factors factors(shape, [&] {
+        return RoundTo(dtype, std::ldexp(normal(random), static_cast<int>(random() % 20) - 10));
+      });
       std::vector<float> expected;
-      for (int64_t i = 0; i < shape.rows; ++i) {
-        for (int64_t j = 0; j < shape.n; ++j) {
-          float sum = 0;
-          for (int64_t k = borders[leaf]; k < borders[leaf + 1]; ++k) {
-            sum = std::fma(factors.x.At(i, k), factors.weight.At(k, j), sum);
+      for (size_t root = 0; root + 1 < held.roots.size(); ++root) {
+        for (int64_t i = 0; i < shape.rows; ++i) {
+          for (int64_t j = 0; j < shape.n; ++j) {
+            expected.push_back(
+                SumOfLeaves(factors, borders, held.roots[root], held.roots[root + 1], i, j));
           }
-          expected.push_back(sum);
         }
       }
       for (const Isa isa : RunnableIsas()) {
         for (const bool trans_weight : {false, true}) {
           ForceIsa(isa);
-          const GemmPlan plan = PlanLeaves(dtype, shape.n, trans_weight, borders);
-          for (Cut cut : {Cut{}, Cut{&random, true, false}, Cut{&random, false, true}}) {
-            cut.leaf = static_cast<int64_t>(leaf);
+          const GemmPlan plan = PlanLeaves(dtype, shape.n, trans_weight, false, borders, tree);
+          for (const Cut& cut : {Cut{}, Cut{&random, true, false}, Cut{&random, false, true}}) {
             std::vector<float> product;
             const Matrix& weight = trans_weight ? factors.transposed : factors.weight;
             EXPECT_TRUE(Product(plan, factors.x, weight, cut, &product));
             if (SameBits(product, expected)) continue;
             const Way way = {isa, false, dtype, trans_weight};
             check::Fail(__FILE__, __LINE__,
-                        collops::Concat(Describe(way, shape), ", leaf ", leaf, ": other bits"));
+                        collops::Concat(Describe(way, shape), ", from leaf ", held.begin,
+                                        ": other bits"));
           }
         }
       }

@@ -84,7 +84,6 @@ struct Cut {
   std::mt19937* random = nullptr;
   bool packed_before = false;
   bool in_passing = false;  // use MultiplyFewRows() for all rows that fit into one panel
-  int64_t leaf = 0;         // which sum of the plan is wanted
 };
 
 // Ends of pieces of [0, size): multiples of `step`, except the last.
@@ -111,18 +110,24 @@ inline void PackGroup(const GemmPlan& plan, Stored& x, int64_t first, int64_t ro
   }
 }
 
-// C in memory, with kPoison around every row.
+// The roots of C in memory, one below the other, with kPoison around every row; then other tiles.
 class Sums {
  public:
   static constexpr float kPoison = -12345.5f;
-  Sums(int64_t rows, int64_t columns)
-      : ld(columns + 5),
-        rows_(rows),
-        columns_(columns),
-        values_(static_cast<size_t>((rows + 1) * ld), kPoison) {}
-  float* At(int64_t i, int64_t j) { return values_.data() + kBefore + i * ld + j; }
+  Sums(const GemmPlan& plan, int64_t rows)
+      : ld(plan.n + 5),
+        rows_(rows * plan.num_roots),
+        columns_(plan.n),
+        step_(rows * ld),
+        values_(static_cast<size_t>((rows_ + 1) * ld), kPoison),
+        spare_(static_cast<size_t>((rows * plan.num_spare + 1) * ld), kPoison) {}
 
-  // The sums; false if memory around them has changed.
+  // From row i and column j on.
+  SumTiles From(int64_t i, int64_t j) {
+    return {At(i, j), ld, step_, spare_.data() + i * ld + j};
+  }
+
+  // The sums of all roots; false if memory around them has changed.
   bool Take(std::vector<float>* sums) {
     sums->clear();
     for (int64_t i = 0; i < rows_; ++i) {
@@ -136,10 +141,14 @@ class Sums {
   const int64_t ld;
 
  private:
+  float* At(int64_t i, int64_t j) { return values_.data() + kBefore + i * ld + j; }
+
   static constexpr int64_t kBefore = 4;
   int64_t rows_;
   int64_t columns_;
+  int64_t step_;
   std::vector<float> values_;
+  std::vector<float> spare_;
 };
 
 // x times the weight, cut by `cut`. False if memory other than C has changed.
@@ -148,7 +157,7 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
                     const WeightScale& weight_scale = {}) {
   Stored stored_x(x, plan.dtype);
   Stored stored_weight(weight, plan.widens_weight ? DType::kInt8 : plan.dtype);
-  Sums sums(x.rows, plan.n);
+  Sums sums(plan, x.rows);
   Panels scratch(WeightBlockBytes(plan));
   Panels packed(cut.packed_before ? PackedWeightBytes(plan) : 0);
   const void* const w = stored_weight.At(0, 0);
@@ -163,23 +172,19 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
     Panels panels(PackedRowsBytes(plan, end - first));
     PackGroup(plan, stored_x, first, end - first, cut, panels.data());
     for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
-      int64_t left = cut.leaf;
-      for (int64_t k_block = 0; k_block < plan.num_k_blocks() && left >= 0; ++k_block) {
-        left -= plan.Block(k_block).ends_sum ? 1 : 0;
-        if (cut.in_passing && AreFewRows(plan, end - first)) {
-          if (!plan.Block(k_block).begins_sum) continue;
-          MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip, k_block,
-                          scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld, scale,
-                          weight_scale);
-          continue;
-        }
+      const SumTiles c = sums.From(first, plan.StripBegin(strip));
+      if (cut.in_passing && AreFewRows(plan, end - first)) {
+        MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip,
+                        scratch.data(), c, scale, weight_scale);
+        continue;
+      }
+      for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
         const WeightBlock block = cut.packed_before
                                       ? PackedWeightBlock(plan, packed.data(), strip, k_block,
                                                           end - first, scratch.data())
                                       : PackWeightBlock(plan, w, stored_weight.ld, strip, k_block,
                                                         scratch.data(), weight_scale);
-        MultiplyBlock(plan, panels.data(), end - first, block, strip, k_block,
-                      sums.At(first, plan.StripBegin(strip)), sums.ld, scale);
+        MultiplyBlock(plan, panels.data(), end - first, block, strip, k_block, c, scale);
       }
     }
     first = end;

@@ -7,6 +7,7 @@
 
 #include "collops/kernels/gemm/gemm_kernels.h"
 #include "collops/kernels/isa.h"
+#include "collops/kernels/reduce/reduce_kernels.h"
 #include "collops/kernels/thread_pool.h"
 
 namespace collops::kernels {
@@ -177,6 +178,51 @@ constexpr int64_t kLeastSharedWeight = 512 << 10;
 constexpr int64_t kPassingUnits = 6144;
 constexpr int64_t kPassingUnitsOfStrip = 16;
 
+// Which tiles leaves are summed in, one after the other: those that end a root are the first.
+class TilesOfTree {
+ public:
+  explicit TilesOfTree(const SumTree& tree) : tree_(tree), roots_(tree.size(), -1) {
+    std::vector<size_t> left;
+    for (size_t i = 0; i < tree.size(); ++i) {
+      left.resize(left.size() - tree[i]);
+      left.push_back(i);
+    }
+    for (const size_t leaf : left) roots_[leaf] = num_roots_++;
+  }
+
+  int num_roots() const { return num_roots_; }
+  int num_spare() const { return static_cast<int>(is_free_.size()); }
+
+  // The tile of a leaf.
+  int Take(size_t leaf) {
+    if (roots_[leaf] >= 0) return roots_[leaf];
+    size_t spare = 0;
+    while (spare < is_free_.size() && !is_free_[spare]) ++spare;
+    if (spare == is_free_.size()) is_free_.push_back(true);
+    is_free_[spare] = false;
+    return num_roots_ + static_cast<int>(spare);
+  }
+
+  // The tiles that are added to the leaf's.
+  std::vector<int> Add(size_t leaf, int tile) {
+    std::vector<int> added;
+    for (int i = 0; i < tree_[leaf]; ++i) {
+      added.push_back(waiting_.back());
+      waiting_.pop_back();
+      if (added.back() >= num_roots_) is_free_[static_cast<size_t>(added.back() - num_roots_)] = true;
+    }
+    waiting_.push_back(tile);
+    return added;
+  }
+
+ private:
+  const SumTree& tree_;
+  std::vector<int> roots_;  // of each leaf; -1: it is added to another
+  int num_roots_ = 0;
+  std::vector<bool> is_free_;
+  std::vector<int> waiting_;
+};
+
 NextWeight NextOf(const WeightBlock& block) {
   return {static_cast<const char*>(block.next), block.next_rows, block.next_row_bytes,
           block.next_ld_bytes};
@@ -189,30 +235,38 @@ bool CanMultiply(DType dtype) {
 }
 
 GemmPlan PlanWith(const GemmKernels* kernels, DType dtype, int64_t n, bool trans_weight,
-                  bool widens_weight, const std::vector<int64_t>& borders) {
+                  bool widens_weight, const std::vector<int64_t>& borders, const SumTree& tree) {
   GemmPlan plan = {dtype,   borders.back(), n, trans_weight, kernels->row_tile,
                    kernels, widens_weight};
   const int64_t most = kernels->block_units * kernels->k_per_unit;
+  TilesOfTree tiles(tree);
   int64_t units = 0;
   for (size_t i = 1; i < borders.size(); ++i) {
+    const int tile = tiles.Take(i - 1);
     int64_t k = borders[i - 1];
     do {
       const int64_t size = std::min(most, borders[i] - k);
-      plan.k_blocks.push_back({k, size, units, k == borders[i - 1], k + size == borders[i]});
+      plan.k_blocks.push_back({k, size, units, k == borders[i - 1], k + size == borders[i],
+                               static_cast<int64_t>(i) - 1, tile});
       units += Units(plan, size);
       k += size;
     } while (k < borders[i]);
+    plan.k_blocks.back().added = tiles.Add(i - 1, tile);
   }
+  plan.num_roots = tiles.num_roots();
+  plan.num_spare = tiles.num_spare();
   return plan;
 }
 
 GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight, bool widens_weight) {
-  return PlanWith(FindKernels(dtype), dtype, n, trans_weight, widens_weight, {0, k});
+  return PlanWith(FindKernels(dtype), dtype, n, trans_weight, widens_weight, {0, k}, {0});
 }
 
-GemmPlan PlanLeaves(DType dtype, int64_t n, bool trans_weight,
-                    const std::vector<int64_t>& borders) {
-  return PlanWith(FindKernelsInOrder(dtype), dtype, n, trans_weight, false, borders);
+GemmPlan PlanLeaves(DType dtype, int64_t n, bool trans_weight, bool widens_weight,
+                    const std::vector<int64_t>& borders, const SumTree& tree) {
+  const GemmKernels* const kernels =
+      dtype == DType::kInt8 ? FindKernels(dtype) : FindKernelsInOrder(dtype);
+  return PlanWith(kernels, dtype, n, trans_weight, widens_weight, borders, tree);
 }
 
 int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows) {
@@ -237,45 +291,71 @@ void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int
 
 namespace {
 
-// C becomes what it stands for once all of k is in it.
-void ScaleSums(const GemmPlan& plan, const TileScale& scale, int64_t strip, int64_t k_block,
-               int64_t row, int64_t rows, float* c, int64_t ldc) {
-  if (!plan.Block(k_block).ends_sum) return;
+// A part of a tile.
+struct TilePart {
+  int64_t row;
+  int64_t rows;
+  int64_t column;  // in the strip
+  int64_t columns;
+};
+
+// A complete tile becomes what it stands for.
+void ScaleTile(const GemmPlan& plan, const TileScale& scale, int64_t strip, bool is_first_leaf,
+               const TilePart& part, float* c, int64_t ldc) {
+  const float* const token =
+      scale.token_scale == nullptr ? nullptr : scale.token_scale + part.row;
   if (scale.scale == nullptr) {
-    if (scale.token_scale == nullptr) return;
-    for (int64_t i = row; i < row + rows; ++i) {
-      for (int64_t j = 0; j < plan.StripColumns(strip); ++j) c[i * ldc + j] *= scale.token_scale[i];
+    for (int64_t i = 0; token != nullptr && i < part.rows; ++i) {
+      for (int64_t j = 0; j < part.columns; ++j) c[i * ldc + j] *= token[i];
     }
     return;
   }
-  const int64_t first = plan.StripBegin(strip);
-  plan.kernels->scale_tile(
-      {scale.scale + first, scale.bias == nullptr ? nullptr : scale.bias + first,
-       scale.token_scale == nullptr ? nullptr : scale.token_scale + row},
-      rows, plan.StripColumns(strip), c + row * ldc, ldc);
+  const int64_t first = plan.StripBegin(strip) + part.column;
+  const bool has_bias = scale.bias != nullptr && is_first_leaf;
+  plan.kernels->scale_tile({scale.scale + first, has_bias ? scale.bias + first : nullptr, token},
+                           part.rows, part.columns, c, ldc);
+}
+
+// What follows once a k block is in its tile: if that is complete, it is scaled, and others are
+// added to it.
+void CompleteTile(const GemmPlan& plan, const TileScale& scale, int64_t strip, const KBlock& block,
+                  const TilePart& part, const SumTiles& c) {
+  if (!block.ends_sum) return;
+  const int64_t at = part.row * c.ld + part.column;
+  float* const tile = c.Of(plan, block.tile) + at;
+  ScaleTile(plan, scale, strip, block.leaf == 0, part, tile, c.ld);
+  if (block.added.empty()) return;
+  const float* summands[1 + kMostWaitingSums] = {tile};
+  int count = 1;
+  for (const int added : block.added) summands[count++] = c.Of(plan, added) + at;
+  const StoreSumKernel add = ActiveReduceKernels().store_sum(DType::kFloat32);
+  for (int64_t i = 0; i < part.rows; ++i) {
+    add(summands, count, nullptr, i * c.ld, 1.0F, nullptr, part.columns, tile + i * c.ld);
+  }
 }
 
 }  // namespace
 
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc,
+                   const WeightBlock& block, int64_t strip, int64_t k_block, const SumTiles& c,
                    const TileScale& scale) {
   const int64_t columns = plan.StripColumns(strip);
   const KBlock& of_k = plan.Block(k_block);
   const int64_t units = Units(plan, of_k.size);
   const uint32_t* const a =
       static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
+  float* const tile = c.Of(plan, of_k.tile);
   const auto multiply = [&](int64_t begin, int64_t end, const NextWeight& next) {
     const auto run = [&](const auto* weight, auto* kernel) {
       kernel(a + begin * units, end - begin, weight, columns, units, of_k.begins_sum,
-             c + begin * ldc, ldc, next);
+             tile + begin * c.ld, c.ld, next);
     };
     if (block.in_halves) {
       run(static_cast<const uint16_t*>(block.panels), plan.kernels->half_weight->multiply);
     } else {
       run(static_cast<const uint32_t*>(block.panels), plan.kernels->multiply);
     }
-    ScaleSums(plan, scale, strip, k_block, begin, end - begin, c, ldc);
+    CompleteTile(plan, scale, strip, of_k, {begin, end - begin, 0, columns}, c);
   };
   if (group_rows * columns * units < kLeastSharedProducts || NumThreads() == 1) {
     return multiply(0, group_rows, NextOf(block));
@@ -292,52 +372,59 @@ bool AreFewRows(const GemmPlan& plan, int64_t rows) {
 }
 
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
-                     float* c, int64_t ldc, const TileScale& tile_scale,
+                     const void* weight, int64_t ldw, int64_t strip, void* scratch,
+                     const SumTiles& c, const TileScale& tile_scale,
                      const WeightScale& weight_scale) {
   const GemmKernels& kernels = *plan.kernels;
   const int64_t columns = plan.StripColumns(strip);
-  const int64_t k_begin = plan.Block(k_block).begin;
-  const uint32_t* const rows =
-      static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
-  while (!plan.Block(k_block).ends_sum) ++k_block;
-  const int64_t k_end = plan.Block(k_block).begin + plan.Block(k_block).size;
+  const auto* const rows = static_cast<const uint32_t*>(panels);
   // Tile registers load and store all their sums for each piece.
   const int64_t of_strip = std::max(kPassingUnitsOfStrip, 4 * kernels.unit_step);
   const int64_t of_panel = std::min(kPassingUnits / kernels.column_tile, kernels.block_units);
   const int64_t step = (plan.trans_weight ? of_panel : of_strip) * kernels.k_per_unit;
-  const auto multiply = [&](int64_t begin, int64_t width) {
+  // The sum of the blocks from `first` on, of some columns; returns the block behind them.
+  const auto sum = [&](int64_t first, int64_t begin, int64_t width) {
+    int64_t last = first;
+    while (!plan.Block(last).ends_sum) ++last;
+    const int64_t k_begin = plan.Block(first).begin;
+    const int64_t k_end = plan.Block(last).begin + plan.Block(last).size;
     uint32_t* const piece =
         static_cast<uint32_t*>(scratch) + begin * Units(plan, std::min(step, k_end - k_begin));
-    const uint32_t* a = rows;
+    const uint32_t* a = rows + BlockOffset(plan, group_rows, first);
+    float* const tile = c.Of(plan, plan.Block(first).tile) + begin;
     int64_t k = k_begin;
     do {  // runs once even if there is no k: that sets C
       const int64_t size = std::min(step, k_end - k);
       const int64_t units = Units(plan, size);
       PackWeightPart(plan, weight, ldw, plan.StripBegin(strip) + begin, width, k, size,
                      weight_scale, piece);
-      kernels.multiply(a, group_rows, piece, width, units, k == k_begin, c + begin, ldc, {});
+      kernels.multiply(a, group_rows, piece, width, units, k == k_begin, tile, c.ld, {});
       a += units * plan.row_tile;
       k += step;
     } while (k < k_end);
+    CompleteTile(plan, tile_scale, strip, plan.Block(last), {0, group_rows, begin, width}, c);
+    return last + 1;
   };
   // Of a weight [n, k] one panel at a time.
   const int64_t tiles = CeilDiv(columns, kernels.column_tile);
-  const int64_t bytes = columns * (k_end - k_begin) * WeightItem(plan);
+  const int64_t bytes = columns * plan.k * WeightItem(plan);
   const bool shares = bytes >= kLeastSharedWeight && NumThreads() > 1;
   const int64_t parts = shares ? std::min<int64_t>(tiles, NumThreads()) : 1;
   const auto run = [&](int64_t part) {
     const int64_t begin = tiles * part / parts * kernels.column_tile;
     const int64_t end = std::min(tiles * (part + 1) / parts * kernels.column_tile, columns);
     const int64_t width = plan.trans_weight ? kernels.column_tile : end - begin;
-    for (int64_t j = begin; j < end; j += width) multiply(j, std::min(width, end - j));
+    for (int64_t j = begin; j < end; j += width) {
+      for (int64_t k_block = 0; k_block < plan.num_k_blocks();) {
+        k_block = sum(k_block, j, std::min(width, end - j));
+      }
+    }
   };
   if (parts == 1) {
     run(0);
   } else {
     ParallelFor(static_cast<int>(parts), run);
   }
-  ScaleSums(plan, tile_scale, strip, k_block, 0, group_rows, c, ldc);
 }
 
 // The weight: blocks that are packed for one call, and weights packed whole before.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collops/core/dtype.h"
+#include "collops/kernels/reduce/leaf_tree.h"
 
 namespace collops::kernels {
 
@@ -26,8 +27,12 @@ struct KBlock {
   int64_t begin;
   int64_t size;
   int64_t units_before;  // of a panel (gemm_kernels.h)
-  bool begins_sum;       // C becomes the products, which else are added to it
-  bool ends_sum;         // C is complete
+  bool begins_sum;       // the tile becomes the products, which else are added to it
+  bool ends_sum;         // the tile is complete
+  int64_t leaf = 0;
+  int tile = 0;  // of SumTiles
+  // Tiles that are added to the complete one, in this order, and then free.
+  std::vector<int> added = {};
 };
 
 // How a product is cut: computed from dtype, shape and the kernels in use.
@@ -41,6 +46,8 @@ struct GemmPlan {
   bool widens_weight = false;  // the weight is int8, and rows are of floating point
   // In the order of k. At least one, so that the first sets C even where k is 0.
   std::vector<KBlock> k_blocks = {};
+  int num_roots = 1;  // tiles that are left: the first ones
+  int num_spare = 0;  // others
 
   int64_t num_k_blocks() const { return static_cast<int64_t>(k_blocks.size()); }
   const KBlock& Block(int64_t k_block) const { return k_blocks[static_cast<size_t>(k_block)]; }
@@ -48,6 +55,18 @@ struct GemmPlan {
   int64_t StripBegin(int64_t strip) const { return strip * kGemmStripColumns; }
   int64_t StripColumns(int64_t strip) const {
     return std::min(kGemmStripColumns, n - StripBegin(strip));
+  }
+};
+
+// Where a product is summed: tiles with the rows of C and the columns of a strip.
+struct SumTiles {
+  float* roots = nullptr;  // those of the plan; without leaves one
+  int64_t ld = 0;          // floats between two rows
+  int64_t step = 0;        // and between two tiles
+  float* spare = nullptr;  // the plan's others
+
+  float* Of(const GemmPlan& plan, int tile) const {
+    return tile < plan.num_roots ? roots + tile * step : spare + (tile - plan.num_roots) * step;
   }
 };
 
@@ -74,23 +93,24 @@ struct GemmPlan {
 // The plan for a dtype of rows that CanMultiply(), and of the weight: the same, or int8.
 GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight, bool widens_weight = false);
 
-// The plan of a product in leaves: C holds the sum of one after the other, each begun from zero,
-// and whoever multiplies takes it when it is complete. `borders` are those of the leaves in k, from
-// 0 to k; a leaf may be empty. Kernels are chosen that add up an element in the order of k, each
-// product and sum rounded once together (fma), so that an element's bits depend on its row, its
-// column and the leaf alone. Not for int8.
-GemmPlan PlanLeaves(DType dtype, int64_t n, bool trans_weight, const std::vector<int64_t>& borders);
+// The plan of a product in leaves, each summed from zero and scaled, and added to others by the
+// tree (leaf_tree.h), whose roots are left. `borders` are those of the leaves in k, from 0 to k; a
+// leaf may be empty. Kernels are chosen that add up an element of a leaf exactly, or in the order
+// of k, each product and sum rounded once together (fma): its bits depend on its row, its column
+// and the leaf alone.
+GemmPlan PlanLeaves(DType dtype, int64_t n, bool trans_weight, bool widens_weight,
+                    const std::vector<int64_t>& borders, const SumTree& tree);
 
 // Either plan for kernels that are known.
 GemmPlan PlanWith(const GemmKernels* kernels, DType dtype, int64_t n, bool trans_weight,
-                  bool widens_weight, const std::vector<int64_t>& borders);
+                  bool widens_weight, const std::vector<int64_t>& borders, const SumTree& tree);
 
 // float32, bfloat16, float16 and int8.
 bool CanMultiply(DType dtype);
 
 // What a sum of products of int8 stands for: (sum + bias[column], modulo 2^32) as float32, times
 // scale[column], times token_scale[row], each step rounded. `bias` and `token_scale` may be null.
-// Of other products there is token_scale alone.
+// Of other products there is token_scale alone. Only the first leaf has the bias.
 struct TileScale {
   const float* scale = nullptr;        // [n]
   const int32_t* bias = nullptr;       // [n]
@@ -149,22 +169,22 @@ void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* scr
 WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
                               int64_t k_block, int64_t rows, void* scratch);
 
-// c[group_rows, columns of the strip] = (it begins a sum ? 0 : c) + the group's panels of this k
-// block times the block of the weight; `ldc` is in floats. Blocks of one strip come in the order of
-// k. The last one of int8 takes a `scale`, or leaves int32.
+// The k block's tile[group_rows, columns of the strip] = (it begins a sum ? 0 : the tile) + the
+// group's panels of this k block times the block of the weight. Blocks of one strip come in the
+// order of k. One of int8 that ends a sum takes a `scale`, or leaves int32.
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc,
+                   const WeightBlock& block, int64_t strip, int64_t k_block, const SumTiles& c,
                    const TileScale& scale = {});
 
 // Whether MultiplyFewRows() takes that many rows, and is faster.
 bool AreFewRows(const GemmPlan& plan, int64_t rows);
 
-// PackWeightBlock() and MultiplyBlock() in one, of a strip and all blocks of the sum that `k_block`
-// begins, for at most the rows of one panel: each part of the weight is packed and used in the
-// first-level cache. `scratch` has WeightBlockBytes() bytes.
+// PackWeightBlock() and MultiplyBlock() in one, of a strip and all of k, for at most the rows of
+// one panel: each part of the weight is packed and used in the first-level cache. `scratch` has
+// WeightBlockBytes() bytes.
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
-                     float* c, int64_t ldc, const TileScale& tile_scale = {},
+                     const void* weight, int64_t ldw, int64_t strip, void* scratch,
+                     const SumTiles& c, const TileScale& tile_scale = {},
                      const WeightScale& weight_scale = {});
 
 }  // namespace collops::kernels

@@ -17,22 +17,25 @@ const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
 constexpr const char* kMethods[] = {"matmul_all_reduce", "matmul_reduce_scatter",
                                     "all_gather_matmul", "type 3",
                                     "all_gather_matmul_reduce_scatter"};
-constexpr std::array<TermWords, 10> PlainWords(const char* weight_dim, const char* rows_advice) {
+constexpr std::array<TermWords, 13> PlainWords(const char* weight_dim, const char* rows_advice) {
   return {{{"type", "the call is", "", "", kMethods, std::size(kMethods)},
            {"quantType", "the quantisation is (by ATB's number)"},
            {"outDataType", "out is"},
+           {"sumLeaves", "leaves is"},
            {"k", "x has k =", " columns"},
+           {"k of all ranks", "the x of all ranks have k =", " columns"},
            {"n", "weight has n =", weight_dim},
            {"agDim", "ag_dim is"},
            {"rsDim", "rs_dim is"},
            {"innerDimIsAg", "inner_dim_is_ag is"},
            {"gatherRows", "gather_rows", "", rows_advice},
-           {"scatterRows", "scatter_rows"}}};
+           {"scatterRows", "scatter_rows"},
+           {"sumColumns", "sum_columns"}}};
 }
 // By trans_weight, and by whether the rows to gather are advised.
 constexpr const char* kRowsAdvice =
     ": where x has other rows on other ranks, pass gather_rows on all of them";
-constexpr std::array<TermWords, 10> kPlainWords[2][2] = {
+constexpr std::array<TermWords, 13> kPlainWords[2][2] = {
     {PlainWords(" columns", ""), PlainWords(" columns", kRowsAdvice)},
     {PlainWords(" rows", ""), PlainWords(" rows", kRowsAdvice)}};
 
@@ -93,6 +96,7 @@ EnginePlace PlaceOf(const LinearLayout& layout, Communicator& communicator, bool
   place.has_windows = communicator.WindowPeers().all();
   place.on_device = communicator.device().kind != DeviceKind::kCpu;
   place.has_int8 = layout.quant.kind != LinearQuant::kNone;
+  place.has_leaves = layout.leaves.count > 0;
   place.runs_int8 =
       place.on_device && communicator.stream_compute() != nullptr &&
       (layout.quant.kind == LinearQuant::kWeight || communicator.stream_compute()->has_int8());
@@ -107,6 +111,7 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
   LinearParallelParam::TwoDimTPInfo grid;  // of other types it is not read
   if (on_grid) grid = param.twoDimTPInfo;
   const LinearLayout& layout = plan.layout;
+  const LinearLeaves& leaves = layout.leaves;
   agreement->EqualText("dtype", Name(plan.dtype))
       .Equal("rankRoot", param.rankRoot)
       .Equal("type", param.type)
@@ -116,16 +121,21 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
       .Equal("agDim", grid.agDim)
       .Equal("rsDim", grid.rsDim)
       .Equal("innerDimIsAg", grid.innerDimIsAg)
-      .Equal("k", layout.k)
+      .Equal("sumLeaves", leaves.count)
+      .Equal(leaves.count == 0 ? "k" : "k of all ranks", leaves.count == 0 ? layout.k : leaves.k)
       .Equal("n", layout.n)
       // Before the sum, which follows from it and says less.
       .EqualInGroup("gatherRows", layout.gather.ranks, layout.gather.index, layout.gather.rows)
       .Equal("the sum of the rows", layout.total_rows)
       .EqualText("the engine (COLLOPS_FUSED)", plan.engine->name)
       .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
+  if (leaves.count > 0) {
+    agreement->EqualInGroup("sumColumns", layout.scatter.ranks, layout.scatter.index,
+                            param.sumColumns);
+  }
   const char* const method = settings.voice.method;
   if (method == nullptr) return;
-  const std::array<TermWords, 10>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
+  const std::array<TermWords, 13>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
   agreement->InPlainWords(method, 1, words.data(), static_cast<int>(words.size()));
 }
 
@@ -136,12 +146,24 @@ Status CheckOnCpu(const EnginePlace& place) {
   return Ok();
 }
 
+kernels::GemmPlan PlanProduct(DType dtype, int64_t k, int64_t n, bool trans_weight,
+                              bool widens_weight, const LinearLeaves& leaves) {
+  if (leaves.count == 0) return kernels::PlanGemm(dtype, k, n, trans_weight, widens_weight);
+  return kernels::PlanLeaves(dtype, n, trans_weight, widens_weight, leaves.borders, leaves.tree);
+}
+
 Status PlanLinear(LinearPlan* plan) {
   const LinearLayout& layout = plan->layout;
+  const LinearLeaves& leaves = layout.leaves;
   if (plan->stream_compute == nullptr) {
-    plan->gemm = kernels::PlanGemm(plan->dtype, layout.k, layout.n, layout.trans_weight,
-                                   layout.quant.kind == LinearQuant::kWeight);
+    plan->gemm = PlanProduct(plan->dtype, layout.k, layout.n, layout.trans_weight,
+                             layout.quant.kind == LinearQuant::kWeight, leaves);
   }
+  for (size_t member = 0; member + 1 < leaves.begins.size(); ++member) {
+    plan->roots.push_back(kernels::NumRoots(kernels::TreeWithin(
+        leaves.count, leaves.begins[member], leaves.begins[member + 1])));
+  }
+  if (leaves.count > 0) plan->tree = kernels::TreeOfRoots(leaves.begins);
   return plan->engine->plan(plan);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "collops/comm/communicator.h"
 #include "collops/core/status.h"
 #include "collops/kernels/gemm/gemm.h"
+#include "collops/kernels/reduce/leaf_tree.h"
 #include "collops/kernels/stream_compute.h"
 #include "collops/operators/framework/collective_operation.h"
 #include "collops/operators/linear_parallel/layout.h"
@@ -26,6 +28,7 @@ struct LinearMemory {
   int64_t weight_block = 0;
   int64_t quant = 0;  // what products of int8 are scaled by
   int64_t bytes = 0;  // of the workspace
+  int64_t spare_tiles = 0;  // in which leaves are summed
   int64_t tile = 0;   // kWindows: float32, total_rows x the columns of a strip; not there where
                       // it sums partial products, whose tiles are shared memory
   int64_t tile_slots = 0;  // kWindows: how many strips' tiles are kept
@@ -133,6 +136,9 @@ struct LinearPlan : PlanDetails {
   bool returns_gathered = false;
   const Engine* engine = nullptr;
   LinearMemory memory;
+  // Of leaves: how many tiles each member of `scatter` has to add, and how they are added.
+  std::vector<int64_t> roots;
+  kernels::SumTree tree;
 };
 
 // Whether x and the weight are int8.
@@ -152,6 +158,14 @@ inline bool SumsPartials(const LinearPlan& plan) {
 
 inline int64_t RowBytes(const LinearPlan& plan) {
   return plan.layout.k * SizeOf(plan.dtype);
+}
+
+// Tiles of a member of `scatter` that are summed.
+inline int64_t RootsOf(const LinearPlan& plan, size_t member) {
+  return plan.roots.empty() ? 1 : plan.roots[member];
+}
+inline int64_t MostRoots(const LinearPlan& plan) {
+  return plan.roots.empty() ? 1 : *std::max_element(plan.roots.begin(), plan.roots.end());
 }
 
 inline bool Gathers(const LinearPlan& plan) {
@@ -219,6 +233,7 @@ struct EnginePlace {
   bool has_int8 = false;
   bool runs_int8 = false;    // such of int8, on this device
   bool has_experts = false;  // rows go to experts, or from them
+  bool has_leaves = false;
 
   // Whether each rank computes by itself, although there may be others.
   bool alone() const { return gather_ranks == 1 && scatter_ranks == 1; }
@@ -262,6 +277,10 @@ EnginePlace PlaceOf(const LinearLayout& layout, Communicator& communicator, bool
 // What the ranks compare before anything moves: also the engine, as ranks with different ones would
 // wait for each other. The plan outlives the agreement.
 void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agreement* agreement);
+
+// The product on the CPU of a weight's shape, in leaves if there are any.
+kernels::GemmPlan PlanProduct(DType dtype, int64_t k, int64_t n, bool trans_weight,
+                              bool widens_weight, const LinearLeaves& leaves);
 
 // Plans memory and product of a call whose layout, rank_size, dtype, stream_compute and engine are
 // set.

@@ -316,6 +316,14 @@ bool HasExperts(P::ParallelType type) {
   return type == P::ALLTOALLVC_ALL_GATHER_GMM || type == P::GMM_REDUCE_SCATTER_ALLTOALLVC;
 }
 
+Status FindLinearLeaves(const LinearSettings& settings, int rank, int rank_size, int64_t k,
+                        LinearLeaves* leaves) {
+  LinearLayout layout;
+  COLLOPS_RETURN_IF_ERROR(FindGroups(settings.param, rank, rank_size, &layout));
+  const RowGroup& group = layout.scatter;
+  return MakeLinearLeaves(settings, group.ranks.size(), group.index, k, leaves);
+}
+
 Status MakeLinearLayout(const LinearSettings& settings, int rank, int rank_size,
                         const std::vector<TensorDesc>& inputs, LinearLayout* layout) {
   const P& param = settings.param;
@@ -332,6 +340,8 @@ Status MakeLinearLayout(const LinearSettings& settings, int rank, int rank_size,
   layout->n = weight[weight.num_dims - (param.transWeight ? 2 : 1)];
   COLLOPS_RETURN_IF_ERROR(CheckShapes(settings, inputs));
   COLLOPS_RETURN_IF_ERROR(CheckQuantShapes(settings, inputs, layout));
+  COLLOPS_RETURN_IF_ERROR(
+      MakeLinearLeaves(settings, scatter.ranks.size(), scatter.index, layout->k, &layout->leaves));
   COLLOPS_RETURN_IF_ERROR(ScatterEvenly(settings, total, slices.dim, &scatter));
   layout->trans_weight = param.transWeight;
   Describe(x, slices, total, layout);

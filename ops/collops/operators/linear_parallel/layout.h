@@ -6,6 +6,7 @@
 
 #include "collops/core/status.h"
 #include "collops/core/tensor.h"
+#include "collops/kernels/reduce/leaf_tree.h"
 #include "collops/operators/params.h"
 
 namespace collops {
@@ -36,6 +37,16 @@ struct LinearQuant {
   bool has_token_scale = false;
 };
 
+// How the inner dimension of all members of `scatter` is cut in leaves (kernels/reduce/leaf_tree.h),
+// the first k mod count of which are a column longer.
+struct LinearLeaves {
+  int64_t count = 0;             // 0: none; the members' sums are added in rank order
+  int64_t k = 0;                 // of all members
+  std::vector<int64_t> begins;   // the first leaf of each member; then the count
+  std::vector<int64_t> borders;  // of this member's leaves in its own k
+  kernels::SumTree tree;         // of these
+};
+
 // Who multiplies what, as one rank sees it: the x of `gather` stacked are [total_rows, k]; times
 // this rank's weight that is [total_rows, n]; summed over the ranks of `scatter` it is cut into
 // their outputs. A type that does not gather (or reduce) has this rank alone in that group. In
@@ -48,6 +59,7 @@ struct LinearLayout {
   int64_t n = 0;
   bool trans_weight = true;
   LinearQuant quant;
+  LinearLeaves leaves;
   Shape output;    // y
   Shape gathered;  // the gathered x
 };
@@ -59,6 +71,8 @@ struct LinearVoice {
   const char* called() const { return method == nullptr ? "LinearParallel" : method; }
   const char* gather_rows() const { return method == nullptr ? "gatherRows" : "gather_rows"; }
   const char* scatter_rows() const { return method == nullptr ? "scatterRows" : "scatter_rows"; }
+  const char* leaves() const { return method == nullptr ? "sumLeaves" : "leaves"; }
+  const char* sum_columns() const { return method == nullptr ? "sumColumns" : "sum_columns"; }
   const char* weight_shape(bool trans_weight) const {
     if (method == nullptr) {
       return trans_weight ? "with transWeight true it is [n, k]"
@@ -103,6 +117,15 @@ struct LinearInputs {
     return voice.method == nullptr ? "perTokenScale" : "x_scale";
   }
 };
+
+// Cuts `k` columns of member `index` of `members`, if the settings want leaves; else
+// ERROR_INVALID_PARAM.
+Status MakeLinearLeaves(const LinearSettings& settings, size_t members, int index, int64_t k,
+                        LinearLeaves* leaves);
+
+// The same for a weight alone, of rank `rank`.
+Status FindLinearLeaves(const LinearSettings& settings, int rank, int rank_size, int64_t k,
+                        LinearLeaves* leaves);
 
 // Computes the layout. The inputs have passed CheckInputs; what is wrong with the grid and the
 // lists of rows is ERROR_INVALID_PARAM, then what does not multiply or divide

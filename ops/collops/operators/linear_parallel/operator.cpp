@@ -45,6 +45,21 @@ Status CheckMc2(const P& param) {
   return Ok();
 }
 
+Status CheckLeaves(const P& param) {
+  COLLOPS_CHECK_ARG(param.sumLeaves >= 0 && param.sumLeaves <= kernels::kMostLeaves,
+                    ERROR_INVALID_PARAM, kOp, ": sumLeaves must be in [0, ", kernels::kMostLeaves,
+                    "], got ", param.sumLeaves);
+  COLLOPS_CHECK_ARG(param.sumLeaves == 0 || !HasExperts(param.type), ERROR_INVALID_PARAM, kOp,
+                    ": sumLeaves must be 0 for type ", static_cast<int>(param.type), " (",
+                    Name(param.type), "), got ", param.sumLeaves);
+  const bool adds = param.type != P::ALL_GATHER_LINEAR && param.type != P::PURE_LINEAR;
+  COLLOPS_CHECK_ARG(param.sumColumns.empty() || (param.sumLeaves > 0 && adds), ERROR_INVALID_PARAM,
+                    kOp, ": sumColumns must be empty ",
+                    param.sumLeaves == 0 ? "without sumLeaves" : "where ranks do not add up",
+                    ", got length ", param.sumColumns.size());
+  return Ok();
+}
+
 enum Input { kX, kWeight };  // of the others see LinearInputs
 enum Output { kY, kGathered };
 
@@ -116,6 +131,7 @@ Status CheckParam(const P& param) {
                     ERROR_INVALID_PARAM, kOp,
                     ": keepIntermediate needs type 2 (ALL_GATHER_LINEAR), got type ",
                     static_cast<int>(param.type), " (", Name(param.type), ")");
+  COLLOPS_RETURN_IF_ERROR(CheckLeaves(param));
   return CheckDistributed(kOp, param);
 }
 
@@ -211,7 +227,9 @@ const FieldTable& FieldsOf<P>() {
                                  .Add<&P::moeInfo>("moeInfo")
                                  .Add<&P::rsv>("rsv")
                                  .Add<&P::gatherRows>("gatherRows")
-                                 .Add<&P::scatterRows>("scatterRows");
+                                 .Add<&P::scatterRows>("scatterRows")
+                                 .Add<&P::sumLeaves>("sumLeaves")
+                                 .Add<&P::sumColumns>("sumColumns");
   return fields.table;
 }
 
@@ -220,11 +238,13 @@ struct LinearParallel::PackedWeight {
   TensorDesc desc;
   const void* source = nullptr;
   bool trans_weight = true;
+  std::vector<int64_t> borders;  // of the leaves
   std::shared_ptr<const void> bytes;
 
-  // The packed bytes if `weight` is the tensor that was packed, else null.
-  const void* For(const TensorView& weight) const {
-    return weight.data == source && weight.desc == desc ? bytes.get() : nullptr;
+  // The packed bytes if `weight` is the tensor that was packed, for such leaves; else null.
+  const void* For(const TensorView& weight, const LinearLeaves& leaves) const {
+    const bool fits = weight.data == source && weight.desc == desc && leaves.borders == borders;
+    return fits ? bytes.get() : nullptr;
   }
 };
 
@@ -304,7 +324,7 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
   tensors.weight = pack.inputs[kWeight].data;
   const auto& linear = static_cast<const LinearPlan&>(*plan.details);
   if (packed_ != nullptr && linear.layout.quant.kind != LinearQuant::kWeight) {
-    tensors.packed_weight = packed_->For(pack.inputs[kWeight]);
+    tensors.packed_weight = packed_->For(pack.inputs[kWeight], linear.layout.leaves);
   }
   const LinearInputs at(settings_);
   const auto data = [&](int i) {
@@ -343,9 +363,13 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   const int64_t rows = shape[shape.num_dims - 2];
   const int64_t columns = shape[shape.num_dims - 1];
   const bool trans = settings_.param.transWeight;
+  const int64_t k = trans ? columns : rows;
+  LinearLeaves leaves;
+  COLLOPS_RETURN_IF_ERROR(FindLinearLeaves(settings_, communicator().rank(), communicator().size(),
+                                           k, &leaves));
   // An int8 weight for an x of int8; for others it is read as it is.
   const kernels::GemmPlan gemm =
-      kernels::PlanGemm(weight.desc.dtype, trans ? columns : rows, trans ? rows : columns, trans);
+      PlanProduct(weight.desc.dtype, k, trans ? rows : columns, trans, false, leaves);
   auto packed = std::make_shared<PackedWeight>();
   packed->bytes = PackWeight(gemm, weight.data);
   COLLOPS_CHECK_ARG(packed->bytes != nullptr, ERROR_OUT_OF_HOST_MEMORY,
@@ -354,6 +378,7 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   packed->desc = weight.desc;
   packed->source = weight.data;
   packed->trans_weight = trans;
+  packed->borders = leaves.borders;
   packed_ = std::move(packed);
   return Ok();
 }

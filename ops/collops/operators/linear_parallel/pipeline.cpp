@@ -1,6 +1,8 @@
 // The CPU's engines without windows: one product of a rank alone, and collectives and products one
 // after the other.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "collops/operators/linear_parallel/engine.h"
 #include "collops/operators/linear_parallel/product.h"
@@ -25,10 +27,11 @@ Status AcceptsCalls(const EnginePlace& place) {
 Status PlanInTurn(LinearPlan* plan) {
   const std::shared_ptr<LinearSchedule> schedule = CutForCpu(*plan);
   Places places = PlaceRows(plan);
-  schedule->tiles[0] = places.Take(TileBytes(*plan));
+  schedule->tiles[0] = places.Take(plan->gemm.num_roots * TileBytes(*plan));
   if (schedule->sums) {
+    const auto tiles = static_cast<int64_t>(std::max<size_t>(plan->tree.size(), 1));
     schedule->slots[0] =
-        places.Take(OwnRows(*plan) * plan->gemm.StripColumns(0) * int64_t{sizeof(float)});
+        places.Take(tiles * OwnRows(*plan) * plan->gemm.StripColumns(0) * int64_t{sizeof(float)});
   }
   if (!schedule->gathers.empty()) {  // no chunk is longer than the first
     const GatherChunk& chunk = schedule->gathers.front();
@@ -71,11 +74,9 @@ class LinearInTurn {
         return Ok();
       case LinearStep::kSum:
         return Sum(plan_.schedule->strips[static_cast<size_t>(step.strip)]);
-      case LinearStep::kStore: {
-        float* const from = SumsPartials(plan_) ? sum_ : tile_;
-        strip_.Store(&from, 1, plan_.gemm.StripColumns(step.strip), step.strip, 0, OwnRows(plan_));
+      case LinearStep::kStore:
+        Store(plan_.schedule->strips[static_cast<size_t>(step.strip)], step.strip);
         return Ok();
-      }
       case LinearStep::kConvertWeight:
         break;
     }
@@ -121,6 +122,7 @@ class LinearInTurn {
   }
 
   Status Sum(const ColumnStrip& strip) {
+    if (!plan_.tree.empty()) return SendRoots(strip);
     ReduceScatterVCall call;
     call.agreement = &sums_;
     call.dtype = DType::kFloat32;
@@ -130,6 +132,50 @@ class LinearInTurn {
     call.send_counts = strip.counts.data();
     call.sdispls = strip.displs.data();
     return InGroup(plan_, plan_.layout.scatter.ranks, parts_.scatter->ReduceScatterV(call));
+  }
+
+  // To each member its rows of this rank's roots: the first root of all ranks, then the second of
+  // those that have one.
+  Status SendRoots(const ColumnStrip& strip) {
+    const RowGroup& group = plan_.layout.scatter;
+    const auto members = static_cast<int>(group.ranks.size());
+    const int64_t own = OwnRows(plan_) * strip.columns;
+    for (int64_t root = 0; root < MostRoots(plan_); ++root) {
+      std::vector<int64_t> sends = strip.counts;
+      std::vector<int64_t> receives;
+      std::vector<int64_t> displs;
+      int64_t place = 0;  // of the members' roots, one after the other
+      for (size_t m = 0; m < group.ranks.size(); ++m) {
+        if (root >= RootsOf(plan_, static_cast<size_t>(group.index))) sends[m] = 0;
+        const bool has_root = root < RootsOf(plan_, m);
+        receives.push_back(has_root ? own : 0);
+        displs.push_back(has_root ? (place + root) * own : 0);
+        place += RootsOf(plan_, m);
+      }
+      Agreement agreement("AllToAllV");
+      agreement.Pairwise("sendCounts", sends.data(), "recvCounts", receives.data(), group.index,
+                         members);
+      ExchangeVCall call;
+      call.agreement = &agreement;
+      call.dtype = DType::kFloat32;
+      call.x = tile_ + root * TileBytes(plan_) / int64_t{sizeof(float)};
+      call.send_counts = sends.data();
+      call.sdispls = strip.displs.data();
+      call.output = sum_;
+      call.recv_counts = receives.data();
+      call.rdispls = displs.data();
+      COLLOPS_RETURN_IF_ERROR(InGroup(plan_, group.ranks, parts_.scatter->ExchangeV(call)));
+    }
+    return Ok();
+  }
+
+  void Store(const ColumnStrip& strip, int64_t number) {
+    const float* const from = SumsPartials(plan_) ? sum_ : tile_;
+    std::vector<const float*> tiles = {from};
+    for (size_t i = 1; i < plan_.tree.size(); ++i) {
+      tiles.push_back(from + static_cast<int64_t>(i) * OwnRows(plan_) * strip.columns);
+    }
+    strip_.Store(tiles.data(), tiles.size(), strip.columns, number, 0, OwnRows(plan_));
   }
 
   const LinearRun& run_;

@@ -195,6 +195,13 @@ Status FillIn(const PlainCall& call, int rank_size, P* param) {
   param->transWeight = spec.trans_weight;
   param->gatherRows = spec.gather_rows.value_or(Rows());
   param->scatterRows = spec.scatter_rows.value_or(Rows());
+  COLLOPS_CHECK_ARG(spec.leaves >= 0 && spec.leaves <= kernels::kMostLeaves, ERROR_INVALID_PARAM,
+                    call.name(), ": leaves must be in [0, ", kernels::kMostLeaves, "], got ",
+                    spec.leaves);
+  COLLOPS_CHECK_ARG(spec.leaves > 0 || !spec.sum_columns, ERROR_INVALID_PARAM, call.name(),
+                    ": sum_columns is for leaves > 0");
+  param->sumLeaves = static_cast<int32_t>(spec.leaves);
+  param->sumColumns = spec.sum_columns.value_or(Rows());
   return Ok();
 }
 

@@ -17,8 +17,10 @@ using kernels::GemmPlan;
 // weight would pass by once more for each: they are packed together once all of them are there.
 constexpr int64_t kMostJoinedRows = 64;
 
+// Or parts of a row would not begin at a unit of a leaf of int8.
 bool JoinsRows(const LinearLayout& layout) {
-  return layout.gather.ranks.size() > 1 && layout.total_rows <= kMostJoinedRows;
+  const bool cuts_units = layout.leaves.count > 1 && layout.quant.kind == LinearQuant::kBoth;
+  return layout.gather.ranks.size() > 1 && (layout.total_rows <= kMostJoinedRows || cuts_units);
 }
 
 // Elements between two rows of the weight.
@@ -109,15 +111,15 @@ Status ReadQuant(LinearRun* run) {
 
 void MultiplyStrip(const GemmPlan& gemm, const void* panels, int64_t rows, const void* weight,
                    int64_t strip, void* scratch, float* tile, const kernels::TileScale& scale) {
-  const int64_t ld_tile = gemm.StripColumns(strip);
+  const kernels::SumTiles c = {tile, gemm.StripColumns(strip)};
   if (kernels::AreFewRows(gemm, rows)) {
-    return kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, 0, scratch,
-                                    tile, ld_tile, scale);
+    return kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, scratch, c,
+                                    scale);
   }
   for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
     const kernels::WeightBlock block =
         kernels::PackWeightBlock(gemm, weight, WeightLd(gemm), strip, k_block, scratch);
-    kernels::MultiplyBlock(gemm, panels, rows, block, strip, k_block, tile, ld_tile, scale);
+    kernels::MultiplyBlock(gemm, panels, rows, block, strip, k_block, c, scale);
   }
 }
 
@@ -158,6 +160,7 @@ Places PlaceRows(LinearPlan* plan) {
   }
   memory.weight_block = places.Take(kernels::WeightBlockBytes(plan->gemm));
   memory.quant = places.Take(QuantBytes(*plan));
+  memory.spare_tiles = places.Take(plan->gemm.num_spare * TileBytes(*plan));
   return places;
 }
 
@@ -229,12 +232,17 @@ void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_
   const GemmPlan& gemm = run_.plan.gemm;
   const LinearTensors& tensors = run_.tensors;
   std::byte* const scratch = run_.workspace + run_.plan.memory.weight_block;
+  auto* const spare = reinterpret_cast<float*>(run_.workspace + run_.plan.memory.spare_tiles);
+  const auto tiles_of = [&](const Task& task) -> kernels::SumTiles {
+    const int64_t step = TileBytes(run_.plan) / int64_t{sizeof(float)};
+    return {task.tile, ld_tile, step, spare + task.group.first_row * ld_tile};
+  };
   if (tasks.size() == 1 && tensors.packed_weight == nullptr &&
       kernels::AreFewRows(gemm, tasks[0].group.rows)) {
-    if (!gemm.Block(k_block).begins_sum) return;  // an earlier call has multiplied all of the sum
-    return kernels::MultiplyFewRows(
-        gemm, tasks[0].group.panels, tasks[0].group.rows, tensors.weight, WeightLd(gemm), strip,
-        k_block, scratch, tasks[0].tile, ld_tile, ScaleOf(tasks[0].group), run_.weight_scale);
+    if (k_block > 0) return;
+    return kernels::MultiplyFewRows(gemm, tasks[0].group.panels, tasks[0].group.rows,
+                                    tensors.weight, WeightLd(gemm), strip, scratch,
+                                    tiles_of(tasks[0]), ScaleOf(tasks[0].group), run_.weight_scale);
   }
   int64_t all_rows = 0;
   for (const Task& task : tasks) all_rows += task.group.rows;
@@ -245,11 +253,11 @@ void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_
           : kernels::PackWeightBlock(gemm, tensors.weight, WeightLd(gemm), strip, k_block, scratch,
                                      run_.weight_scale);
   int64_t row = 0;
-  for (const auto& [group, tile] : tasks) {
-    const int64_t end = row + group.rows;
-    kernels::MultiplyBlock(gemm, group.panels, group.rows,
-                           kernels::ShareOfBlock(block, row, end, all_rows), strip, k_block, tile,
-                           ld_tile, ScaleOf(group));
+  for (const Task& task : tasks) {
+    const int64_t end = row + task.group.rows;
+    kernels::MultiplyBlock(gemm, task.group.panels, task.group.rows,
+                           kernels::ShareOfBlock(block, row, end, all_rows), strip, k_block,
+                           tiles_of(task), ScaleOf(task.group));
     row = end;
   }
 }
@@ -265,7 +273,7 @@ void LinearStrip::Store(const float* const* tiles, size_t num_tiles, int64_t ld_
       plan.output_dtype, tiles, static_cast<int>(num_tiles), ld_tile,
       residual == nullptr ? nullptr : residual + first, rows, gemm.StripColumns(strip),
       static_cast<std::byte*>(run_.tensors.output) + output_row * gemm.n * item + first, gemm.n,
-      plan.divisor);
+      plan.divisor, plan.tree.empty() ? nullptr : &plan.tree);
 }
 
 }  // namespace collops

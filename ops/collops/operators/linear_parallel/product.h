@@ -81,7 +81,7 @@ class GatheredRows {
 // The product of packed rows and one strip of the weight's columns. Lives during one call.
 class LinearStrip {
  public:
-  // A group of packed rows, and where their product goes.
+  // A group of packed rows, and where their product goes: the tiles of the group's roots.
   struct Task {
     const GatheredRows::Group& group;
     float* tile;
@@ -90,11 +90,13 @@ class LinearStrip {
   explicit LinearStrip(const LinearRun& run) : run_(run) {}
 
   // Multiplies all of them by one block of the weight, which is packed once, here or earlier; few
-  // rows by all blocks of the strip with the first one. The tiles' rows lie `ld_tile` floats apart.
+  // rows by all blocks of the strip with the first one. The tiles' rows lie `ld_tile` floats apart,
+  // a group's tiles as many bytes as TileBytes() says.
   void Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
                 int64_t ld_tile) const;
 
-  // Rounds the sum of tiles, in their order, and the residual into `rows` rows of the output.
+  // Rounds the sum of tiles, in their order or by the plan's tree, and the residual into `rows` rows
+  // of the output.
   void Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
              int64_t output_row, int64_t rows) const;
 

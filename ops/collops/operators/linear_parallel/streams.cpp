@@ -14,6 +14,7 @@ using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
 Status AcceptsStreams(const EnginePlace& place) {
+  COLLOPS_CHECK_ARG(!place.has_leaves, ERROR_UNSUPPORTED, "it does not sum leaves");
   COLLOPS_CHECK_ARG(!place.has_int8 || place.runs_int8, ERROR_UNSUPPORTED,
                     "it does not multiply int8");
   COLLOPS_CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,

@@ -50,7 +50,7 @@ int64_t TileSlots(int64_t num_strips, int64_t tile_bytes) {
 Status PlanWindows(LinearPlan* plan) {
   Places places = PlaceRows(plan);
   LinearMemory& memory = plan->memory;
-  const int64_t tile_bytes = TileBytes(*plan);
+  const int64_t tile_bytes = TileBytes(*plan) * MostRoots(*plan);
   if (SumsPartials(*plan)) {
     memory.tile_slots = TileSlots(plan->gemm.num_strips(), tile_bytes);
     memory.tile_bytes = memory.tile_slots * tile_bytes;
@@ -73,11 +73,11 @@ size_t GroupWith(const std::vector<int64_t>& first_rows, int64_t row) {
   return static_cast<size_t>(after - first_rows.begin()) - 1;
 }
 
-// Where a rank's partial sums lie in the call's window, a ring of tiles, one for each strip of
-// columns: the offset, in floats, of a row among all rows of the product.
-int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip) {
-  const int64_t first = strip % plan.memory.tile_slots * plan.layout.total_rows;
-  return (first + row) * plan.gemm.StripColumns(0);
+// Where a rank's partial sums lie in the call's window, a ring of tiles, one for each root of each
+// strip of columns: the offset, in floats, of a row among all rows of the product.
+int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip, int64_t root = 0) {
+  const int64_t tile = strip % plan.memory.tile_slots * MostRoots(plan) + root;
+  return (tile * plan.layout.total_rows + row) * plan.gemm.StripColumns(0);
 }
 
 // The sums of this rank's rows over its group, in rank order, each strip of columns as soon as
@@ -224,8 +224,10 @@ Status PartialSums::Take(bool* moved) {
 void PartialSums::Sum(const Piece& piece) const {
   const int64_t strip = piece.next_strip;
   std::vector<const float*> partials;
-  for (const Member& member : members_) {
-    partials.push_back(member.tiles + TileOffset(plan_, piece.row, strip));
+  for (size_t m = 0; m < members_.size(); ++m) {
+    for (int64_t root = 0; root < RootsOf(plan_, m); ++root) {
+      partials.push_back(members_[m].tiles + TileOffset(plan_, piece.row, strip, root));
+    }
   }
   const int64_t row = piece.row - OutputRows(static_cast<size_t>(plan_.layout.scatter.index)).begin;
   strip_.Store(partials.data(), partials.size(), plan_.gemm.StripColumns(0), strip, row,

@@ -93,6 +93,8 @@ void AddKeyOf(const PlainCall& call, KeyWords* key) {
   key->Add(product.inner_dim_is_ag ? 1 : 0);
   key->Add(product.gather_rows);
   key->Add(product.scatter_rows);
+  key->Add(product.leaves);
+  key->Add(product.sum_columns);
   key->Add(product.trans_weight ? 1 : 0);
   key->Add(product.averages ? 1 : 0);
   key->Add(product.has_scale ? 1 : 0);

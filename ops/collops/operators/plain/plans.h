@@ -23,6 +23,8 @@ struct ProductSpec {
   bool inner_dim_is_ag = true;
   std::optional<Rows> gather_rows;   // none: all members have as many as x
   std::optional<Rows> scatter_rows;  // none: as numpy.array_split shares them out
+  int64_t leaves = 0;                // of the sum over ranks (LinearParallelParam::sumLeaves)
+  std::optional<Rows> sum_columns;   // none: equally long leaves, shared out evenly
   bool trans_weight = false;
   bool averages = false;
   bool has_scale = false;  // with a bias, which may be empty, before it
