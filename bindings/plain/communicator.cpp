@@ -96,7 +96,8 @@ void BindPlainLevel(py::module_& module) {
   BindCall<P::kMatmulAllReduce, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
            &A::quant, &A::leaves>(&bound);
   BindCall<P::kAllGatherMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual,
-           &A::trans_weight, &A::quant, &A::leaves, &A::grid, &A::gather_rows, &A::scatter_rows>(&bound);
+           &A::trans_weight, &A::quant, &A::leaves, &A::grid, &A::gather_rows, &A::scatter_rows>(
+      &bound);
   BindCall<P::kAllToAllVGroupedMatmul, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,
            &A::residual, &A::trans_weight, &A::quant, &A::max_rows, &A::return_rows>(&bound);
   BindCall<P::kGroupedMatmulAllToAllV, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,

@@ -19,13 +19,13 @@ distributes its rows. The matrices of all ranks have equally many rows.
   x's type. scale and bias are float32 or of x's type; with `group_size` they are
   [ceil(k / group_size), n], a row for so many elements of k.
 
-**The same bits at every number of ranks**, with `leaves` > 0: the k columns of all ranks that add up
-are cut in that many leaves, the first ``k % leaves`` of them a column longer. A leaf is summed in
-float32 in ascending k by fused multiply-adds, and scaled; the leaves are added by one binary tree,
-whose left part has the largest power of two of leaves below their number; then the residual is
-added, and the sum rounded once. Ranks, rows, threads and instruction sets change no bit. A rank has
-whole leaves: without `sum_columns` as many as numpy.array_split gives it, all equally long. A bias
-of W8A8 is added to its rank's first leaf.
+**The same bits at every number of ranks**, with `leaves` > 0: the k columns of all ranks that add
+up are cut in that many leaves, the first ``k % leaves`` of them a column longer. A leaf is summed
+in float32 in ascending k by fused multiply-adds, and scaled; the leaves are added by one binary
+tree, whose left part has the largest power of two of leaves below their number; then the residual
+is added, and the sum rounded once. Ranks, rows, threads and instruction sets change no bit. A rank
+has whole leaves: without `sum_columns` as many as numpy.array_split gives it, all equally long. A
+bias of W8A8 is added to its rank's first leaf.
 """
 
 from __future__ import annotations

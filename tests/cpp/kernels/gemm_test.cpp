@@ -227,7 +227,7 @@ TEST(LeavesHaveTheSameBitsWithAllKernels) {
   const Shape shape = {21, borders.back(), 395};
   const size_t leaves = borders.size() - 1;
   struct Held {
-    size_t begin;  // these leaves are the last of so many
+    size_t begin;               // these leaves are the last of so many
     std::vector<size_t> roots;  // where they begin; one more at the end
   };
   for (const Held& held : {Held{0, {0, 5}}, Held{1, {0, 1, 3, 5}}, Held{3, {0, 1, 5}}}) {
@@ -256,9 +256,9 @@ TEST(LeavesHaveTheSameBitsWithAllKernels) {
             EXPECT_TRUE(Product(plan, factors.x, weight, cut, &product));
             if (SameBits(product, expected)) continue;
             const Way way = {isa, false, dtype, trans_weight};
-            check::Fail(__FILE__, __LINE__,
-                        collops::Concat(Describe(way, shape), ", from leaf ", held.begin,
-                                        ": other bits"));
+            check::Fail(
+                __FILE__, __LINE__,
+                collops::Concat(Describe(way, shape), ", from leaf ", held.begin, ": other bits"));
           }
         }
       }

@@ -123,9 +123,7 @@ class Sums {
         spare_(static_cast<size_t>((rows * plan.num_spare + 1) * ld), kPoison) {}
 
   // From row i and column j on.
-  SumTiles From(int64_t i, int64_t j) {
-    return {At(i, j), ld, step_, spare_.data() + i * ld + j};
-  }
+  SumTiles From(int64_t i, int64_t j) { return {At(i, j), ld, step_, spare_.data() + i * ld + j}; }
 
   // The sums of all roots; false if memory around them has changed.
   bool Take(std::vector<float>* sums) {

@@ -41,7 +41,7 @@ ROWS: dict[type[Any], tuple[str, dict[str, tuple[Any, Any]]]] = {
     collops.LinearParallelParam: (
         "trans_weight rank rank_size rank_root has_residual backend hccl_comm comm_mode "
         "rank_table_file type keep_intermediate quant_type quant_group_size out_data_type "
-        "comm_domain two_dim_tp_info moe_info rsv gather_rows scatter_rows",
+        "comm_domain two_dim_tp_info moe_info rsv gather_rows scatter_rows sum_leaves sum_columns",
         {
             "trans_weight": (True, False),
             "rank_size": (0, 6),
@@ -66,6 +66,8 @@ ROWS: dict[type[Any], tuple[str, dict[str, tuple[Any, Any]]]] = {
             "rsv": (bytes(52), None),
             "gather_rows": ([], [0, 2**40, 7]),
             "scatter_rows": ([], [2**40 + 6, 1]),
+            "sum_leaves": (0, 16),
+            "sum_columns": ([], [2**40, 3]),
         },
     ),
     collops.AllGatherParam: (

@@ -65,7 +65,7 @@ struct AllToAllVParam {
 };
 """
 # Fields that are this library's own.
-MORE = {"gatherRows", "scatterRows"}
+MORE = {"gatherRows", "scatterRows", "sumLeaves", "sumColumns"}
 FIELD = re.compile(r"([\w:<>]+)\s+(\w+)(?:\[\w+\])?\s*(?:=\s*([^;]*?))?\s*;")
 
 

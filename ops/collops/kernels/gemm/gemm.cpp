@@ -209,7 +209,8 @@ class TilesOfTree {
     for (int i = 0; i < tree_[leaf]; ++i) {
       added.push_back(waiting_.back());
       waiting_.pop_back();
-      if (added.back() >= num_roots_) is_free_[static_cast<size_t>(added.back() - num_roots_)] = true;
+      if (added.back() >= num_roots_)
+        is_free_[static_cast<size_t>(added.back() - num_roots_)] = true;
     }
     waiting_.push_back(tile);
     return added;
@@ -302,8 +303,7 @@ struct TilePart {
 // A complete tile becomes what it stands for.
 void ScaleTile(const GemmPlan& plan, const TileScale& scale, int64_t strip, bool is_first_leaf,
                const TilePart& part, float* c, int64_t ldc) {
-  const float* const token =
-      scale.token_scale == nullptr ? nullptr : scale.token_scale + part.row;
+  const float* const token = scale.token_scale == nullptr ? nullptr : scale.token_scale + part.row;
   if (scale.scale == nullptr) {
     for (int64_t i = 0; token != nullptr && i < part.rows; ++i) {
       for (int64_t j = 0; j < part.columns; ++j) c[i * ldc + j] *= token[i];

@@ -17,7 +17,7 @@ const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
 constexpr const char* kMethods[] = {"matmul_all_reduce", "matmul_reduce_scatter",
                                     "all_gather_matmul", "type 3",
                                     "all_gather_matmul_reduce_scatter"};
-constexpr std::array<TermWords, 13> PlainWords(const char* weight_dim, const char* rows_advice) {
+constexpr std::array<TermWords, 12> PlainWords(const char* weight_dim, const char* rows_advice) {
   return {{{"type", "the call is", "", "", kMethods, std::size(kMethods)},
            {"quantType", "the quantisation is (by ATB's number)"},
            {"outDataType", "out is"},
@@ -29,13 +29,12 @@ constexpr std::array<TermWords, 13> PlainWords(const char* weight_dim, const cha
            {"rsDim", "rs_dim is"},
            {"innerDimIsAg", "inner_dim_is_ag is"},
            {"gatherRows", "gather_rows", "", rows_advice},
-           {"scatterRows", "scatter_rows"},
-           {"sumColumns", "sum_columns"}}};
+           {"scatterRows", "scatter_rows"}}};
 }
 // By trans_weight, and by whether the rows to gather are advised.
 constexpr const char* kRowsAdvice =
     ": where x has other rows on other ranks, pass gather_rows on all of them";
-constexpr std::array<TermWords, 13> kPlainWords[2][2] = {
+constexpr std::array<TermWords, 12> kPlainWords[2][2] = {
     {PlainWords(" columns", ""), PlainWords(" columns", kRowsAdvice)},
     {PlainWords(" rows", ""), PlainWords(" rows", kRowsAdvice)}};
 
@@ -130,12 +129,12 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
       .EqualText("the engine (COLLOPS_FUSED)", plan.engine->name)
       .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
   if (leaves.count > 0) {
-    agreement->EqualInGroup("sumColumns", layout.scatter.ranks, layout.scatter.index,
-                            param.sumColumns);
+    agreement->EqualInGroup("the ranks' first leaves", layout.scatter.ranks, layout.scatter.index,
+                            leaves.begins);
   }
   const char* const method = settings.voice.method;
   if (method == nullptr) return;
-  const std::array<TermWords, 13>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
+  const std::array<TermWords, 12>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
   agreement->InPlainWords(method, 1, words.data(), static_cast<int>(words.size()));
 }
 
@@ -160,8 +159,8 @@ Status PlanLinear(LinearPlan* plan) {
                              layout.quant.kind == LinearQuant::kWeight, leaves);
   }
   for (size_t member = 0; member + 1 < leaves.begins.size(); ++member) {
-    plan->roots.push_back(kernels::NumRoots(kernels::TreeWithin(
-        leaves.count, leaves.begins[member], leaves.begins[member + 1])));
+    plan->roots.push_back(kernels::NumRoots(
+        kernels::TreeWithin(leaves.count, leaves.begins[member], leaves.begins[member + 1])));
   }
   if (leaves.count > 0) plan->tree = kernels::TreeOfRoots(leaves.begins);
   return plan->engine->plan(plan);

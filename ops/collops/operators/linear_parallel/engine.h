@@ -26,11 +26,11 @@ struct LinearMemory {
   std::vector<int64_t> panels;  // of each member that is gathered from
   int64_t raw_rows = 0;         // few rows, until all of them are there
   int64_t weight_block = 0;
-  int64_t quant = 0;  // what products of int8 are scaled by
-  int64_t bytes = 0;  // of the workspace
+  int64_t quant = 0;        // what products of int8 are scaled by
+  int64_t bytes = 0;        // of the workspace
   int64_t spare_tiles = 0;  // in which leaves are summed
-  int64_t tile = 0;   // kWindows: float32, total_rows x the columns of a strip; not there where
-                      // it sums partial products, whose tiles are shared memory
+  int64_t tile = 0;  // kWindows: float32, total_rows x the columns of a strip; not there where
+                     // it sums partial products, whose tiles are shared memory
   int64_t tile_slots = 0;  // kWindows: how many strips' tiles are kept
   int64_t tile_bytes = 0;  // kWindows: shared memory for all of them
 };

@@ -37,8 +37,8 @@ struct LinearQuant {
   bool has_token_scale = false;
 };
 
-// How the inner dimension of all members of `scatter` is cut in leaves (kernels/reduce/leaf_tree.h),
-// the first k mod count of which are a column longer.
+// How the inner dimension of all members of `scatter` is cut in leaves
+// (kernels/reduce/leaf_tree.h), the first k mod count of which are a column longer.
 struct LinearLeaves {
   int64_t count = 0;             // 0: none; the members' sums are added in rank order
   int64_t k = 0;                 // of all members

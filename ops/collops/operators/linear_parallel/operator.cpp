@@ -365,8 +365,8 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   const bool trans = settings_.param.transWeight;
   const int64_t k = trans ? columns : rows;
   LinearLeaves leaves;
-  COLLOPS_RETURN_IF_ERROR(FindLinearLeaves(settings_, communicator().rank(), communicator().size(),
-                                           k, &leaves));
+  COLLOPS_RETURN_IF_ERROR(
+      FindLinearLeaves(settings_, communicator().rank(), communicator().size(), k, &leaves));
   // An int8 weight for an x of int8; for others it is read as it is.
   const kernels::GemmPlan gemm =
       PlanProduct(weight.desc.dtype, k, trans ? rows : columns, trans, false, leaves);

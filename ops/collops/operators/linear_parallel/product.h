@@ -95,8 +95,8 @@ class LinearStrip {
   void Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
                 int64_t ld_tile) const;
 
-  // Rounds the sum of tiles, in their order or by the plan's tree, and the residual into `rows` rows
-  // of the output.
+  // Rounds the sum of tiles, in their order or by the plan's tree, and the residual into `rows`
+  // rows of the output.
   void Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
              int64_t output_row, int64_t rows) const;
 
