@@ -92,12 +92,12 @@ void BindPlainLevel(py::module_& module) {
   BindCall<P::kAllGatherMatmul, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
            &A::quant, &A::leaves, &A::gather_rows>(&bound);
   BindCall<P::kMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
-           &A::quant, &A::leaves, &A::scatter_rows, &A::op>(&bound);
+           &A::quant, &A::leaves, &A::sum_columns, &A::scatter_rows, &A::op>(&bound);
   BindCall<P::kMatmulAllReduce, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
-           &A::quant, &A::leaves>(&bound);
+           &A::quant, &A::leaves, &A::sum_columns>(&bound);
   BindCall<P::kAllGatherMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual,
-           &A::trans_weight, &A::quant, &A::leaves, &A::grid, &A::gather_rows, &A::scatter_rows>(
-      &bound);
+           &A::trans_weight, &A::quant, &A::leaves, &A::sum_columns, &A::grid, &A::gather_rows,
+           &A::scatter_rows>(&bound);
   BindCall<P::kAllToAllVGroupedMatmul, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,
            &A::residual, &A::trans_weight, &A::quant, &A::max_rows, &A::return_rows>(&bound);
   BindCall<P::kGroupedMatmulAllToAllV, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,

@@ -100,8 +100,8 @@ py::object RowsOfWords(const char* method, const std::string& words, int64_t row
 
 PlainLevel::Arguments PlainLevel::Arguments::Copied() const {
   Arguments copy = *this;
-  for (Object* list :
-       {&copy.x, &copy.sizes, &copy.recv_sizes, &copy.out, &copy.gather_rows, &copy.scatter_rows}) {
+  for (Object* list : {&copy.x, &copy.sizes, &copy.recv_sizes, &copy.out, &copy.gather_rows,
+                       &copy.scatter_rows, &copy.sum_columns}) {
     *list = CopyOf(*list);
   }
   return copy;
@@ -310,12 +310,9 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
     if (IsGiven(given.scatter_rows)) {
       product.scatter_rows = ReadMembers(name, "scatter_rows", given.scatter_rows);
     }
-    if (IsGiven(given.leaves)) {
-      const auto leaves = given.leaves.cast<py::tuple>();
-      product.leaves = ReadWhole(name, "leaves", leaves[0]);
-      if (!leaves[1].is_none()) {
-        product.sum_columns = ReadMembers(name, "sum_columns", leaves[1]);
-      }
+    if (given.leaves) product.leaves = ReadWhole(name, "leaves", given.leaves);
+    if (IsGiven(given.sum_columns)) {
+      product.sum_columns = ReadMembers(name, "sum_columns", given.sum_columns);
     }
     const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
     Operand target;

@@ -39,7 +39,8 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
     Object grid;   // ag_dim, rs_dim, inner_dim_is_ag
     Object gather_rows;
     Object scatter_rows;
-    Object leaves;    // leaves, sum_columns; None: no leaves
+    Object leaves;
+    Object sum_columns;
     Object max_rows;  // of a grouped product, as the next one
     Object return_rows;
 

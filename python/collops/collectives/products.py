@@ -45,13 +45,6 @@ if TYPE_CHECKING:
     Sizes: TypeAlias = Sequence[int]
 
 
-def _leaves(leaves: int, columns: Sizes | None) -> tuple[int, list[int] | None] | None:
-    """As the core takes them; None: no leaves. A list may change before a started call runs."""
-    if not leaves and columns is None:
-        return None
-    return leaves, None if columns is None else list(columns)
-
-
 @of_communicator
 class Products(PlainCalls):
     """Matrix products with gathered rows and scattered sums."""
@@ -133,9 +126,18 @@ class Products(PlainCalls):
         """
         grid = ag_dim, rs_dim, bool(inner_dim_is_ag)
         quant = scale, bias, x_scale, group_size, out_dtype
-        cut = _leaves(leaves, sum_columns)
         result: TensorT = self._plain.all_gather_matmul_reduce_scatter(
-            x, weight, out, residual, trans_weight, quant, cut, grid, gather_rows, scatter_rows
+            x,
+            weight,
+            out,
+            residual,
+            trans_weight,
+            quant,
+            leaves,
+            sum_columns,
+            grid,
+            gather_rows,
+            scatter_rows,
         )
         return result
 
@@ -192,9 +194,8 @@ class Products(PlainCalls):
             [[0.0, 0.0], [1.0, 1.0]]
         """
         quant = scale, bias, x_scale, group_size, out_dtype
-        cut = _leaves(leaves, None)
         result: TensorT = self._plain.all_gather_matmul(
-            x, weight, out, residual, trans_weight, quant, cut, gather_rows
+            x, weight, out, residual, trans_weight, quant, leaves, gather_rows
         )
         return result
 
@@ -257,9 +258,8 @@ class Products(PlainCalls):
             [[[2.0], [2.0]], [[2.0]]]
         """
         quant = scale, bias, x_scale, group_size, out_dtype
-        cut = _leaves(leaves, sum_columns)
         result: TensorT = self._plain.matmul_reduce_scatter(
-            x, weight, out, residual, trans_weight, quant, cut, scatter_rows, op
+            x, weight, out, residual, trans_weight, quant, leaves, sum_columns, scatter_rows, op
         )
         return result
 
@@ -316,8 +316,7 @@ class Products(PlainCalls):
             [[[2.0]], [[2.0]]]
         """
         quant = scale, bias, x_scale, group_size, out_dtype
-        cut = _leaves(leaves, sum_columns)
         result: TensorT = self._plain.matmul_all_reduce(
-            x, weight, out, residual, trans_weight, quant, cut
+            x, weight, out, residual, trans_weight, quant, leaves, sum_columns
         )
         return result
