@@ -26,7 +26,11 @@ METHODS = {
 def rows_lists(case: Case, rank: int) -> dict[str, list[int]]:
     call = case.linear
     assert call is not None
-    lists = {"gather_rows": call.gather_rows, "scatter_rows": call.scatter_rows}
+    lists = {
+        "gather_rows": call.gather_rows,
+        "scatter_rows": call.scatter_rows,
+        "sum_columns": call.sum_columns,
+    }
     return {name: list(rows[rank]) for name, rows in lists.items() if rows}
 
 
@@ -47,6 +51,7 @@ def param_of(case: Case, rank: int, /, **fields: Any) -> collops.LinearParallelP
         moe_info=collops.MoeInfo(
             local_expert_nums=call.local_experts, ep_size=call.ep_size, tp_size=call.tp_size
         ),
+        sum_leaves=call.sum_leaves,
         **rows_lists(case, rank),
         **fields,
     )

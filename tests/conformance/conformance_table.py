@@ -146,6 +146,14 @@ QUANTISED_LINEAR_RUNS = [
     *on_gpus("atb", 3),
     *on_gpus("atb", 4, threads=True),
 ]
+LEAVES_RUNS = [
+    *(Run("atb", 2, isa=isa, num_threads=1) for isa in ISAS),
+    Run("atb", 2, "window", num_threads=1),
+    Run("atb", 3, "unaligned", num_threads=1),
+    Run("atb", 3, "window", threads=True, num_threads=1),
+    Run("atb", 4, num_threads=2),
+    Run("atb", 6, num_threads=1),
+]
 LARGE_LINEAR_RUNS = [
     *(Run("atb", 2, memory, num_threads=1) for memory in ("plain", "window")),
     Run("atb", 2, isa="avx2", num_threads=1),
@@ -158,6 +166,7 @@ NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hcc
 NO_QUANTISED_SUMS = dict.fromkeys(
     ("hccl", *GPU_BACKENDS), "refused: AllReduce with a quantType runs on CPU tensors alone"
 )
+NO_LEAVES = dict.fromkeys(("hccl", *GPU_BACKENDS), "its runs are those of the CPU")
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
 )
@@ -217,6 +226,7 @@ TABLE: dict[str, OperatorRuns] = {
     "recv": message_row("recv"),
     "linear_parallel": linear_row(linear.cases_of, LINEAR_RUNS),
     "linear_parallel, large": linear_row(large.cases_of, LARGE_LINEAR_RUNS, without=OF_THE_CPU),
+    "linear_parallel, leaves": linear_row(linear.leaves_cases_of, LEAVES_RUNS, without=NO_LEAVES),
     "linear_parallel, quantised": linear_row(linear.quantised_cases, QUANTISED_LINEAR_RUNS),
     "linear_parallel, experts": linear_row(linear.expert_cases, EXPERT_RUNS),
     "all_to_allv": plain_row(rooted.row_cases, rooted.all_to_allv, rooted.exchanged),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from collops.golden.cases import Case, all_cases
 from collops.golden.data.dtypes import name_of, widened
+from collops.golden.operators.linear_parallel.cases import leaves_cases
 
 import collops
 from collops.tensors import numpy_type
@@ -39,6 +40,11 @@ def quantised_cases(run: Run) -> tuple[Case, ...]:
 @lru_cache
 def expert_cases(run: Run) -> tuple[Case, ...]:
     return tuple(case for case in _every(run) if _kind(case) == "experts")
+
+
+@lru_cache
+def leaves_cases_of(run: Run) -> tuple[Case, ...]:
+    return tuple(leaves_cases(run.ranks))
 
 
 def _every(run: Run) -> list[Case]:

@@ -162,6 +162,7 @@ def _with_leaves(case: Case, length: int = 0, *, k: int = 0) -> Case:
     assert call is not None
     groups = [place(call, rank) for rank in range(call.rank_size)]
     members = len(groups[0].reduced)
+    call = replace(call, sum_leaves=max(call.sum_leaves, members))
     held = cut_evenly(call.sum_leaves, members)
     borders = [leaf * length for leaf in range(call.sum_leaves + 1)]
     if k:
