@@ -226,7 +226,7 @@ TABLE: dict[str, OperatorRuns] = {
     "recv": message_row("recv"),
     "linear_parallel": linear_row(linear.cases_of, LINEAR_RUNS),
     "linear_parallel, large": linear_row(large.cases_of, LARGE_LINEAR_RUNS, without=OF_THE_CPU),
-    "linear_parallel, leaves": linear_row(linear.leaves_cases_of, LEAVES_RUNS, without=NO_LEAVES),
+    "linear_parallel, leaves": linear_row(linear.leaves_cases, LEAVES_RUNS, without=NO_LEAVES),
     "linear_parallel, quantised": linear_row(linear.quantised_cases, QUANTISED_LINEAR_RUNS),
     "linear_parallel, experts": linear_row(linear.expert_cases, EXPERT_RUNS),
     "all_to_allv": plain_row(rooted.row_cases, rooted.all_to_allv, rooted.exchanged),

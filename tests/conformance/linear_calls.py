@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from collops.golden.cases import Case, all_cases
 from collops.golden.data.dtypes import name_of, widened
-from collops.golden.operators.linear_parallel.cases import leaves_cases
 
 import collops
 from collops.tensors import numpy_type
@@ -43,8 +42,8 @@ def expert_cases(run: Run) -> tuple[Case, ...]:
 
 
 @lru_cache
-def leaves_cases_of(run: Run) -> tuple[Case, ...]:
-    return tuple(leaves_cases(run.ranks))
+def leaves_cases(run: Run) -> tuple[Case, ...]:
+    return tuple(case for case in _every(run) if _kind(case) == "leaves")
 
 
 def _every(run: Run) -> list[Case]:
@@ -52,10 +51,12 @@ def _every(run: Run) -> list[Case]:
 
 
 def _kind(case: Case) -> str:
-    """What a run must support: plain products, quantised ones, or experts."""
+    """What a run must support: plain products, quantised ones, experts, or leaves."""
     assert case.linear is not None
     if case.linear.has_experts:
         return "experts"
+    if case.linear.sum_leaves:
+        return "leaves"
     return "quantised" if case.linear.is_quantised else "plain"
 
 

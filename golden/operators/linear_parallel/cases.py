@@ -35,7 +35,7 @@ def linear_parallel_cases(size: int) -> Iterator[Case]:
     """Yield types, groups, dtypes, rows and shapes, each in full, for a number of ranks.
 
     Names begin with exact if the outputs are compared bit for bit, with random if
-    `linear_parallel_bounds` bounds their errors, with quantised, or with experts.
+    `linear_parallel_bounds` bounds their errors, with quantised, experts, or leaves.
 
     Example:
         >>> [case.name for case in linear_parallel_cases(2)][:2]
@@ -52,6 +52,7 @@ def linear_parallel_cases(size: int) -> Iterator[Case]:
     yield from _shapes(size)
     yield from quantised_cases({kind: _call(kind, size) for kind in _TYPES}, _TYPES, _quantised)
     yield from expert_cases(size)
+    yield from leaves_cases(size)
 
 
 def _groups(size: int) -> Iterator[Case]:

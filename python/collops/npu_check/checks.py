@@ -63,7 +63,7 @@ def smallest_case(name: str, ranks: int) -> Case | None:
         for case in all_cases(operator, rank_sizes=(ranks,))
         if case.dtype in ("float16", "float32")  # every SoC moves and adds them
         and (not number or (case.linear is not None and case.linear.type == int(number)))
-        and (case.linear is None or not case.linear.is_quantised)
+        and (case.linear is None or not (case.linear.is_quantised or case.linear.sum_leaves))
     ]
     sizes = {case.id: [next(iter(own.values())).size for own in inputs(case)] for case in cases}
     full = [case for case in cases if min(sizes[case.id]) > 0]
