@@ -166,7 +166,7 @@ NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hcc
 NO_QUANTISED_SUMS = dict.fromkeys(
     ("hccl", *GPU_BACKENDS), "refused: AllReduce with a quantType runs on CPU tensors alone"
 )
-NO_LEAVES = dict.fromkeys(("hccl", *GPU_BACKENDS), "its runs are those of the CPU")
+NO_LEAVES = dict.fromkeys(("hccl", *GPU_BACKENDS), "refused: it does not sum leaves")
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
 )
