@@ -165,6 +165,7 @@ def test_every_operator_has_a_check_with_data_on_every_rank() -> None:
         case = smallest_case(name, 2)
         assert case is not None and case.rank_size == 2
         assert all(next(iter(own.values())).size for own in inputs(case))
+        assert case.linear is None or not case.linear.sum_leaves
 
 
 @pytest.mark.parametrize("arguments", [["--ranks", "1"], ["--seconds", "x"], ["--output", "/no/r"]])
