@@ -89,6 +89,10 @@ void BindPlainLevel(py::module_& module) {
   BindCall<P::kReduceScatter, &A::x, &A::op, &A::out>(&bound);
   BindCall<P::kReduceScatterV, &A::x, &A::sizes, &A::dim, &A::op, &A::out>(&bound);
   BindCall<P::kScatterV, &A::x, &A::sizes, &A::root>(&bound);
+  BindCall<P::kAllReducePartials, &A::x, &A::op, &A::out, &A::partials, &A::leaves, &A::leaf_begin>(
+      &bound);
+  BindCall<P::kReduceScatterVPartials, &A::x, &A::sizes, &A::dim, &A::op, &A::out, &A::partials,
+           &A::leaves, &A::leaf_begin>(&bound);
   BindCall<P::kAllGatherMatmul, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,
            &A::quant, &A::leaves, &A::gather_rows>(&bound);
   BindCall<P::kMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight,

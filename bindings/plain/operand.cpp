@@ -130,16 +130,20 @@ std::string KindOf(const Operand& x) {
   return Concat(x.made_by == Operand::kCupy ? "CuPy" : "numpy", "'s ", dtype);
 }
 
+void CheckSameKind(const TensorName& list, const Operand& first, const Operand& tensor, size_t i) {
+  const bool is_like = tensor.made_by == first.made_by &&
+                       (first.made_by == Operand::kOther
+                            ? KindOf(tensor) == KindOf(first)
+                            : tensor.object.attr("dtype").equal(first.object.attr("dtype")));
+  if (!is_like) {
+    Throw(ERROR_INVALID_TENSOR_INI_MATCH, ToString(list), "[", i, "] must be ", KindOf(first),
+          " as ", list.label, "[0], got ", KindOf(tensor));
+  }
+}
+
 // Blocks may differ in `dim` alone.
 void CheckBlock(const char* method, const Operand& first, const Operand& block, size_t i, int dim) {
-  const bool is_like = block.made_by == first.made_by &&
-                       (first.made_by == Operand::kOther
-                            ? KindOf(block) == KindOf(first)
-                            : block.object.attr("dtype").equal(first.object.attr("dtype")));
-  if (!is_like) {
-    Throw(ERROR_INVALID_TENSOR_INI_MATCH, method, ": x[", i, "] must be ", KindOf(first),
-          " as x[0], got ", KindOf(block));
-  }
+  CheckSameKind({method, "x"}, first, block, i);
   Rows sizes = block.sizes;
   if (sizes.size() == first.sizes.size()) {
     sizes[static_cast<size_t>(dim)] = first.sizes[static_cast<size_t>(dim)];
@@ -181,6 +185,13 @@ Operand PackedAs(const Rows& sizes, const char* method, const Operand& like,
 }
 
 }  // namespace
+
+void CheckLikeFirst(const TensorName& list, const Operand& first, const Operand& tensor, size_t i) {
+  CheckSameKind(list, first, tensor, i);
+  if (tensor.sizes == first.sizes) return;
+  Throw(ERROR_INVALID_TENSOR_DIM, ToString(list), "[", i, "] must have shape ", AsList(first.sizes),
+        " as ", list.label, "[0], got ", AsList(tensor.sizes));
+}
 
 std::vector<py::object> TensorsOf(const char* method, const py::object& list) {
   std::vector<py::object> tensors;

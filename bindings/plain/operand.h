@@ -23,7 +23,7 @@ struct Operand {
   bool is_packed = false;  // the ranks' blocks lie one after the other, whatever the dim
 };
 
-// The tensors of a list; one without any is an error, as is a list of numbers.
+// The tensors of the list x; one without any is an error, as is a list of numbers.
 std::vector<pybind11::object> TensorsOf(const char* method, const pybind11::object& list);
 
 // What a call reads. Of a tensor of another library on the CPU it is numpy's view.
@@ -33,6 +33,9 @@ Operand ReadOutput(const TensorName& name, const pybind11::object& value, CallSt
 // As ReadOutput(), of that shape.
 Operand ReadOutput(const TensorName& name, const pybind11::object& value, const Rows& shape,
                    CallStream* stream);
+
+// Tensor i of a list has the element type of the first one, and its shape.
+void CheckLikeFirst(const TensorName& list, const Operand& first, const Operand& tensor, size_t i);
 
 // Fills in how elements for which the core has no type travel: as that many bytes, by a name.
 void NameElements(const TensorName& name, const Operand& x, RowShape* shape);

@@ -27,13 +27,15 @@ py::object CopyOf(const py::object& value) {
 
 // Whether x is cut into rows.
 bool HasRows(PlainCall::Method method) {
-  return method != PlainCall::kAllReduce && method != PlainCall::kBroadcast &&
-         method != PlainCall::kReduce && method < PlainCall::kAllGatherMatmul;
+  return method != PlainCall::kAllReduce && method != PlainCall::kAllReducePartials &&
+         method != PlainCall::kBroadcast && method != PlainCall::kReduce &&
+         method < PlainCall::kAllGatherMatmul;
 }
 
 // Whether the ranks first tell each other their rows.
 bool Asks(PlainCall::Method method, const PlainLevel::Arguments& given) {
   if (given.recv_sizes) return given.recv_sizes.is_none();
+  if (given.leaf_begin) return !given.leaf_begin.is_none();
   return (method == PlainCall::kAllGatherV || method == PlainCall::kGatherV) &&
          given.sizes.is_none();
 }
@@ -100,8 +102,8 @@ py::object RowsOfWords(const char* method, const std::string& words, int64_t row
 
 PlainLevel::Arguments PlainLevel::Arguments::Copied() const {
   Arguments copy = *this;
-  for (Object* list : {&copy.x, &copy.sizes, &copy.recv_sizes, &copy.out, &copy.gather_rows,
-                       &copy.scatter_rows, &copy.sum_columns}) {
+  for (Object* list : {&copy.x, &copy.sizes, &copy.recv_sizes, &copy.partials, &copy.out,
+                       &copy.gather_rows, &copy.scatter_rows, &copy.sum_columns}) {
     *list = CopyOf(*list);
   }
   return copy;
@@ -165,6 +167,7 @@ py::object PlainLevel::Call(PlainCall::Method method, const Arguments& given) {
   }
   if (PlainCall::IsGrouped(method)) return MultiplyGrouped(method, given);
   if (given.weight) return Multiply(method, given);
+  if (given.partials) return AddPartials(method, given);
   return method == PlainCall::kScatterV ? ScatterV(given) : Collective(method, given);
 }
 
@@ -286,6 +289,91 @@ void PlainLevel::ReadAddends(const Arguments& given, std::vector<Operand>* input
   if (product.has_residual) read("residual", given.residual);
   product.has_x_scale = IsGiven(x_scale);
   if (product.has_x_scale) read("x_scale", x_scale);
+}
+
+// Where the caller says which leaves they are, the ranks first tell each other.
+py::object PlainLevel::AddPartials(PlainCall::Method method, const Arguments& given) {
+  Part part(method);
+  PlainCall& call = part.call;
+  const char* const name = call.name();
+  Step step;
+  const bool asks = Asks(method, given);
+  if (asks) {
+    int64_t begin = 0;
+    Refusing(call.asking_name(), [&] {
+      ReadPartials(given, &part, &step);
+      begin = ReadWhole(name, "leaf_begin", given.leaf_begin);
+    });
+    RunWithoutGil([&] { return calls_->AskLeaves(call, begin, &call.leaf_begins); });
+  }
+  Refusing(name, [&] {
+    if (!asks) ReadPartials(given, &part, &step);
+    const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
+    const bool is_given = IsGiven(given.out);
+    part.result = is_given ? given.out : ResultOf(call, part.x, *kept);
+    const TensorName label{name, "out"};
+    const Operand out = is_given ? ReadOutput(label, part.result, kept->result, &part.stream)
+                                 : ReadOutput(label, part.result, &part.stream);
+    Ready(&part, kept, part.x, out, &step);
+  });
+  return Run(&step, 1, part.result);
+}
+
+// A rank without any is told what they are by its result.
+void PlainLevel::ReadPartials(const Arguments& given, Part* part, Step* step) const {
+  PlainCall& call = part->call;
+  const char* const name = call.name();
+  if (!IsGiven(given.partials)) {
+    Throw(ERROR_INVALID_PARAM, name, ": leaves= and leaf_begin= need partials=");
+  }
+  if (IsGiven(given.x)) {
+    Throw(ERROR_INVALID_PARAM, name, ": partials= takes the place of x: pass one of them");
+  }
+  if (!IsList(given.partials)) {
+    Throw(ERROR_INVALID_PARAM, name, ": partials must be a list of tensors, got ",
+          TypeNameOf(given.partials));
+  }
+  if (!IsGiven(given.leaves)) {
+    Throw(ERROR_INVALID_PARAM, name, ": partials= needs leaves=, the partials of all ranks");
+  }
+  if (given.dim && ReadWhole(name, "dim", given.dim) != 0) {
+    Throw(ERROR_INVALID_PARAM, name, ": dim of partials= must be 0, got ",
+          std::string(py::str(given.dim)));
+  }
+  call.op = ReadReduction(name, given.op);
+  call.leaves = ReadWhole(name, "leaves", given.leaves);
+  if (given.sizes && IsGiven(given.sizes)) call.sizes = ReadSizes(name, "sizes", given.sizes);
+  const auto partials = given.partials.cast<py::list>();
+  call.num_tensors = static_cast<int>(partials.size());
+  if (partials.empty()) {
+    if (!IsGiven(given.out) || (given.sizes && !call.sizes)) {
+      Throw(ERROR_INVALID_PARAM, name, ": partials is empty, so pass ",
+            IsGiven(given.out) ? "sizes=" : "out=", ": nothing else tells the result's shape");
+    }
+    part->x = ReadOutput({name, "out"}, given.out, &part->stream);
+    call.dtype = part->x.tensor.view.desc.dtype;
+    call.device = part->x.tensor.view.device;
+    call.x.sizes = part->x.sizes;
+    if (given.sizes) {
+      ThrowIfError(call.Normalise("out"));
+      call.x.sizes[0] = SumOf(*call.sizes);
+    }
+  }
+  for (size_t i = 0; i < partials.size(); ++i) {
+    const std::string label = Concat("partials[", i, "]");
+    const py::object partial = partials[i];
+    if (i == 0) {
+      ReadX(label.c_str(), partial, Object(), part);
+      continue;
+    }
+    const Operand other = ReadInput({name, label.c_str()}, partial, &part->stream);
+    CheckLikeFirst({name, "partials"}, part->x, other, i);
+    ThrowIfError(other.problem);
+    step->tensors.others.push_back(other.tensor);
+    step->keep.push_back(other.object);
+    step->keep.push_back(other.tensor.owner);
+  }
+  call.inputs = {part->x.tensor.view.desc};
 }
 
 py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given) {

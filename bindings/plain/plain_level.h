@@ -28,6 +28,8 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
     Object x;
     Object sizes;  // of all_to_allv: send_sizes; of a grouped product: send_counts
     Object recv_sizes;
+    Object partials;  // in the place of x, with `leaves`
+    Object leaf_begin;
     Object dim;
     Object op;
     Object root;
@@ -124,12 +126,14 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object Collective(PlainCall::Method method, const Arguments& given);
   Object GatherList(const Arguments& given);
   Object ScatterV(const Arguments& given);
+  Object AddPartials(PlainCall::Method method, const Arguments& given);
   Object Multiply(PlainCall::Method method, const Arguments& given);
   Object MultiplyGrouped(PlainCall::Method method, const Arguments& given);
 
   static Object RowsBeside(const Rows& sizes, Part* part, Step* step);
   void ReadX(const char* label, const Object& value, const Object& dim, Part* part) const;
   void ReadOne(const Arguments& given, Part* part) const;
+  void ReadPartials(const Arguments& given, Part* part, Step* step) const;
   void ReadFactors(const Arguments& given, Part* part, Step* step) const;
   void ReadAddends(const Arguments& given, std::vector<Operand>* inputs, Part* part) const;
   void ReadList(const Arguments& given, std::vector<Part>* parts) const;

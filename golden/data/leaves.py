@@ -64,7 +64,7 @@ def subtrees(leaves: int, begin: int, end: int) -> list[tuple[int, int]]:
 
 
 def tree_sum(leaves: Sequence[Array]) -> Array:
-    """Return the sum of float32 arrays by the tree.
+    """Return the sum of arrays by the tree, in their own type.
 
     Example:
         >>> tree_sum([np.float32([2**24]), np.float32([1]), np.float32([1])]).tolist()

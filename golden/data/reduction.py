@@ -18,6 +18,7 @@ from .dtypes import (
     storage,
     to_float32,
 )
+from .leaves import tree_sum
 
 BITWISE_OPS = ("band", "bor", "bxor")
 REDUCE_OPS = ("sum", "max", "min", "prod", "avg", *BITWISE_OPS)
@@ -67,6 +68,32 @@ def reduce_ranks(values: Sequence[Array], op: str, dtype: str) -> Array:
         result: Array = _reducer(op)(flat, op, dtype)
     # Every NaN gets the same bits: machines differ in sign and payload.
     return plain_bits(result, dtype).view(storage(dtype)).reshape(shape)
+
+
+def add_leaves(leaves: Sequence[Array], dtype: str) -> Array:
+    """Add one array per leaf by the tree, element by element.
+
+    Widened, rounded and wrapped as in reduce_ranks(); the order is that of tree_sum().
+
+    Args:
+        leaves: arrays of one shape that carry `dtype`, in the order of the leaves.
+        dtype: one of REDUCE_DTYPES.
+
+    Returns:
+        An array of that shape that carries `dtype`.
+
+    Example:
+        >>> big, one = np.float32([2**24]), np.float32([1])
+        >>> add_leaves([big, one, one, one], "float32").tolist()
+        [16777218.0]
+        >>> reduce_ranks([big, one, one, one], "sum", "float32").tolist()
+        [16777216.0]
+    """
+    check_reduction("sum", dtype)
+    with np.errstate(all="ignore"):
+        total = tree_sum([_widen(leaf.reshape(-1), dtype) for leaf in leaves])
+        result = _narrow(total, dtype)
+    return plain_bits(result, dtype).view(storage(dtype)).reshape(leaves[0].shape)
 
 
 def check_reduction(op: str, dtype: str) -> None:

@@ -17,6 +17,7 @@ from tests.conformance import large_linear_cases as large
 from tests.conformance import linear_calls as linear
 from tests.conformance import message_calls as messages
 from tests.conformance import moe_calls as experts
+from tests.conformance import partial_calls as partials
 from tests.conformance import rooted_calls as rooted
 from tests.conformance import v_calls as v
 from tests.conformance.operator_runs import OperatorRuns
@@ -132,6 +133,16 @@ EXPERT_RUNS = [
     *on_gpus("atb", 6),
     *on_gpus("atb", 4, threads=True),
 ]
+PARTIAL_RUNS = [
+    *(Run("plain", ranks, num_threads=1) for ranks in (1, 2, 6)),
+    *(Run("plain", 3, memory, num_threads=1) for memory in ("window", "unaligned")),
+    Run("plain", 4, threads=True, num_threads=1),
+    *(Run("plain", 2, isa=isa, num_threads=1) for isa in ISAS),
+    Run("plain", 3, num_threads=3),
+    *(Run("plain", ranks, "npu", backend="hccl") for ranks in (2, 3)),
+    *on_gpus("plain", 2),
+    *on_gpus("plain", 3),
+]
 QUANTISED_RUNS = [
     *(Run("atb", 2, isa=isa, num_threads=1) for isa in ISAS),
     Run("atb", 3, "window", num_threads=1),
@@ -211,6 +222,11 @@ def moe_row(*functions: Any, **row: Any) -> OperatorRuns:
     return OperatorRuns(cases, call, MOE_RUNS, wanted, without=NO_EXPERTS, **row)
 
 
+def partial_row(gathers: bool) -> OperatorRuns:
+    cases = partial(partials.cases, gathers)
+    return OperatorRuns(cases, partials.add, PARTIAL_RUNS, partials.wanted, moves=False)
+
+
 TABLE: dict[str, OperatorRuns] = {
     "all_gather_v": v_row("all_gather_v"),
     "reduce_scatter_v": v_row("reduce_scatter_v"),
@@ -235,6 +251,8 @@ TABLE: dict[str, OperatorRuns] = {
     "reduce": plain_row(
         rooted.reductions, rooted.reduce, rooted.reduced, bounds=even.bounds, moves=False
     ),
+    "all_reduce, partials": partial_row(True),
+    "reduce_scatterv, partials": partial_row(False),
     "all_to_all_matmul": moe_row(
         partial(exchanged.cases, True), exchanged.multiply, exchanged.wanted, moves=False
     ),

@@ -71,10 +71,45 @@ class Reductions(PlainCalls):
         self, x: SupportsDLPack, op: ReduceOp = "sum", out: Array | None = None
     ) -> Array: ...
 
-    def all_reduce(self, x: Any, op: ReduceOp = "sum", out: Any = None) -> Any:
+    @overload
+    def all_reduce(
+        self,
+        *,
+        partials: Sequence[TensorT],
+        leaves: int,
+        leaf_begin: int | None = None,
+        out: TensorT | None = None,
+    ) -> TensorT: ...
+
+    @overload
+    def all_reduce(
+        self,
+        *,
+        partials: Sequence[SupportsDLPack],
+        leaves: int,
+        leaf_begin: int | None = None,
+        out: Array | None = None,
+    ) -> Array: ...
+
+    def all_reduce(
+        self,
+        x: Any = None,
+        op: ReduceOp = "sum",
+        out: Any = None,
+        *,
+        partials: Any = None,
+        leaves: int | None = None,
+        leaf_begin: int | None = None,
+    ) -> Any:
         """Reduces over the ranks and leaves every rank the whole result.
 
         ``out = x_0 op x_1 op ... op x_{P-1}``, in rank order
+
+        With partials= each rank gives several tensors, such as the gradients of its microbatches,
+        and the sum of all ranks' is the same bits whichever rank has which of them:
+
+        ``out = tree(0, leaves)``, where ``tree(a, a + 1) = partial a`` and ``tree(a, b) =
+        tree(a, c) + tree(c, b)`` with the largest power of two below ``b - a`` as ``c - a``
 
         Args:
             x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
@@ -82,15 +117,24 @@ class Reductions(PlainCalls):
             op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
                 ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
                 values there are max, min and these three, of complex numbers sum and avg.
-            out: [...] the result's memory, which may be x itself; None: new memory of x's kind
-                (numpy for ``__dlpack__``).
+            out: [...] the result's memory, which may be x itself, or one of the partials; None: new
+                memory of x's kind (numpy for ``__dlpack__``).
+            partials: in the place of x: a list of tensors [...] of one shape and dtype, which are
+                `leaves` on all ranks together, in the order of the ranks. float16 and bfloat16 are
+                added in float32 and rounded once. Only op "sum". An empty list needs out=.
+            leaves: 1 to 4096: the number of partials of all ranks, the same on every rank.
+            leaf_begin: the number of this rank's first partial among all; None: the partials are
+                cut evenly, as numpy.array_split does. The ranks first tell each other (one more
+                round), so all give it or none.
 
         Returns:
             `out`.
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the other ranks get its message.
-            RankMismatchError: the ranks disagree on shape, dtype or op, or one refused.
+            RankMismatchError: the ranks disagree on shape, dtype, op or leaves, or one refused; or
+                their partials do not follow each other from 0 to leaves.
+            UnsupportedError: partials= of another type than float32, float16 or bfloat16 on a GPU.
             RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: ncclAllReduce; torch.distributed.all_reduce where out is x.
@@ -104,8 +148,17 @@ class Reductions(PlainCalls):
             ...         return comm.all_reduce(x, out=x).tolist()
             >>> run_ranks(add, 3)[0]
             [3.0, 4.5]
+            >>> def add_gradients(rank, ranks):
+            ...     with collops.init() as comm:
+            ...         gradients = np.float32([[1e8], [1.0], [-1e8], [3.0]])
+            ...         own = np.array_split(gradients, ranks)[rank]
+            ...         return comm.all_reduce(partials=list(own), leaves=4).tolist()
+            >>> [run_ranks(add_gradients, ranks, ranks)[0] for ranks in (1, 2, 3)]
+            [[0.0], [0.0], [0.0]]
         """
-        return self._plain.all_reduce(x, op, out)
+        if partials is None and leaves is None and leaf_begin is None:
+            return self._plain.all_reduce(x, op, out)
+        return self._plain.all_reduce(x, op, out, partials, leaves, leaf_begin)
 
     @overload
     def reduce(
@@ -219,13 +272,39 @@ class Reductions(PlainCalls):
         out: Array | None = None,
     ) -> Array: ...
 
+    @overload
     def reduce_scatterv(
         self,
-        x: Any,
+        *,
+        partials: Sequence[TensorT],
+        sizes: Sizes | None = None,
+        leaves: int,
+        leaf_begin: int | None = None,
+        out: TensorT | None = None,
+    ) -> TensorT: ...
+
+    @overload
+    def reduce_scatterv(
+        self,
+        *,
+        partials: Sequence[SupportsDLPack],
+        sizes: Sizes | None = None,
+        leaves: int,
+        leaf_begin: int | None = None,
+        out: Array | None = None,
+    ) -> Array: ...
+
+    def reduce_scatterv(
+        self,
+        x: Any = None,
         sizes: Sizes | None = None,
         dim: int = 0,
         op: ReduceOp = "sum",
         out: Any = None,
+        *,
+        partials: Any = None,
+        leaves: int | None = None,
+        leaf_begin: int | None = None,
     ) -> Any:
         """Reduces over the ranks and leaves each rank its rows of the result.
 
@@ -234,6 +313,9 @@ class Reductions(PlainCalls):
         With dim 0 the call copies no array, and x and out must be contiguous. With another dim they
         may have any strides; if the blocks do not lie one after the other in x (some dimension
         before dim is not 1), x is copied once into that order. Blocks of a list are copied once.
+
+        With partials= each rank gives several tensors of all rows, and the sum does not depend on
+        which rank has which of them; see all_reduce().
 
         Args:
             x: [..., rows, ...] of the same shape on every rank; any number of dims from 1. A numpy
@@ -246,14 +328,20 @@ class Reductions(PlainCalls):
                 ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
                 values there are max, min and these three, of complex numbers sum and avg.
             out: [..., sizes[rank], ...] the result's memory, which may be this rank's own block of
-                x; None: new memory of x's kind (numpy for ``__dlpack__``).
+                x or of a partial; None: new memory of x's kind (numpy for ``__dlpack__``).
+            partials: in the place of x: a list of tensors [rows, ...], as in all_reduce(). Only dim
+                0 and op "sum". An empty list needs sizes= and out=.
+            leaves: the number of partials of all ranks, as in all_reduce().
+            leaf_begin: the number of this rank's first partial among all, as in all_reduce().
 
         Returns:
             `out`.
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the other ranks get its message.
-            RankMismatchError: the ranks disagree on shape, sizes, dim, dtype or op, or one refused.
+            RankMismatchError: the ranks disagree on shape, sizes, dim, dtype, op or leaves, or one
+                refused; or their partials do not follow each other from 0 to leaves.
+            UnsupportedError: partials= of another type than float32, float16 or bfloat16 on a GPU.
             RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: MPI_Reduce_scatter; ncclReduceScatter for equal sizes;
@@ -268,4 +356,6 @@ class Reductions(PlainCalls):
             >>> run_ranks(scatter, 2)
             [[1.0, 3.0, 5.0], [7.0, 9.0]]
         """
-        return self._plain.reduce_scatterv(x, sizes, dim, op, out)
+        if partials is None and leaves is None and leaf_begin is None:
+            return self._plain.reduce_scatterv(x, sizes, dim, op, out)
+        return self._plain.reduce_scatterv(x, sizes, dim, op, out, partials, leaves, leaf_begin)

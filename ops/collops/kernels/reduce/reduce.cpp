@@ -26,6 +26,65 @@ void InUnits(int64_t count, int64_t element_bytes, const Body& body) {
   });
 }
 
+// Adds up summands of one type by a tree, a few elements at a time, so that sums stay in a cache.
+class TreeSums {
+ public:
+  static constexpr int64_t kElements = 2048;
+
+  TreeSums(DType from, DType to)
+      : from_(from),
+        to_(to),
+        summed_(SummedAs(to)),
+        kernels_(ActiveReduceKernels()),
+        add_(kernels_.reduce(summed_, ReduceOp::kSum)),
+        widen_(from == summed_ ? nullptr : kernels_.running_sum(from, ReduceOp::kSum)) {}
+
+  // Elements [begin, end) of one root, which is all that the summands add up to.
+  void Add(const void* const* summands, const uint8_t* tree, int64_t num_summands, int64_t begin,
+           int64_t end, void* sum) {
+    const int64_t count = end - begin;
+    int depth = 0;
+    for (int64_t i = 0; i < num_summands; ++i) {
+      const void* part = At(summands[i], begin, from_);
+      if (widen_ != nullptr) {
+        widen_(reinterpret_cast<float*>(Slot(depth)), nullptr, &part, 1, 0, count);
+        part = Slot(depth);
+      }
+      waiting_[depth++] = part;
+      for (int added = 0; added < tree[i]; ++added) {
+        --depth;
+        add_(Slot(depth - 1), waiting_ + depth - 1, 2, 2, 0, count, false);
+        waiting_[depth - 1] = Slot(depth - 1);
+      }
+    }
+    void* const out = const_cast<void*>(At(sum, begin, to_));
+    if (to_ == summed_) {
+      std::memmove(out, waiting_[0], static_cast<size_t>(count * SizeOf(to_)));
+    } else {
+      const auto* const total = static_cast<const float*>(waiting_[0]);
+      kernels_.store_sum(to_)(&total, 1, nullptr, 0, 1.0F, nullptr, count, out);
+    }
+  }
+
+ private:
+  static const void* At(const void* data, int64_t element, DType dtype) {
+    return static_cast<const char*>(data) + element * SizeOf(dtype);
+  }
+  char* Slot(int depth) { return slots_ + depth * kSlotBytes; }
+
+  // Not a multiple of a page: loads from one slot would wait for stores to the next.
+  static constexpr int64_t kSlotBytes = kElements * int64_t{sizeof(double)} + 3 * 64;
+
+  const DType from_;
+  const DType to_;
+  const DType summed_;
+  const ReduceKernels& kernels_;
+  const ReduceKernel add_;
+  const RunningSumKernel widen_;
+  const void* waiting_[kMostWaitingSums + 1];
+  alignas(64) char slots_[(kMostWaitingSums + 1) * kSlotBytes];
+};
+
 }  // namespace
 
 const ReduceKernels& ActiveReduceKernels() {
@@ -123,6 +182,38 @@ void StoreSum(DType dtype, const float* const* partials, int num_partials, int64
   if (threads == 1) return store(0, rows);
   ParallelFor(threads,
               [&](int part) { store(rows * part / threads, rows * (part + 1) / threads); });
+}
+
+DType SummedAs(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+}
+
+void SumByTree(DType from, const void* const* summands, const SumTree& tree, int64_t count,
+               DType to, void* const* sums) {
+  // Where the summands of each root begin.
+  const auto num_summands = static_cast<int64_t>(tree.size());
+  std::vector<int64_t> begins = {num_summands};
+  int64_t missing = 0;  // summands of the root at whose end it is
+  for (int64_t i = num_summands - 1; i >= 0; --i) {
+    missing = std::max<int64_t>(missing, 1) + tree[static_cast<size_t>(i)] - 1;
+    if (missing == 0) begins.push_back(i);
+  }
+  std::reverse(begins.begin(), begins.end());
+  const auto add = [&](int64_t begin, int64_t end) {
+    TreeSums parts(from, to);
+    for (int64_t first = begin; first < end; first += TreeSums::kElements) {
+      const int64_t last = std::min(first + TreeSums::kElements, end);
+      for (size_t root = 0; root + 1 < begins.size(); ++root) {
+        parts.Add(summands + begins[root], tree.data() + begins[root],
+                  begins[root + 1] - begins[root], first, last, sums[root]);
+      }
+    }
+  };
+  const int64_t bytes = count * (num_summands * SizeOf(from) + SizeOf(to));
+  const int64_t threads = bytes < kLeastSharedBytes ? 1 : NumThreads();
+  if (threads == 1) return add(0, count);
+  ParallelFor(static_cast<int>(threads),
+              [&](int part) { add(count * part / threads, count * (part + 1) / threads); });
 }
 
 }  // namespace collops::kernels

@@ -54,4 +54,14 @@ void StoreSum(DType dtype, const float* const* partials, int num_partials, int64
               const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out,
               float divisor = 1.0F, const SumTree* tree = nullptr);
 
+// The type in which sums of elements of `dtype` are added up: float32 for float16 and bfloat16,
+// else `dtype` itself.
+DType SummedAs(DType dtype);
+
+// Adds summands of `from`, `count` elements each, by the tree: sums[i] is its root i, of type `to`.
+// They are added up in SummedAs(to), which is also SummedAs(from), and rounded once. Any alignment.
+// A single sum may be one of its summands (same address); sums must not overlap them otherwise.
+void SumByTree(DType from, const void* const* summands, const SumTree& tree, int64_t count,
+               DType to, void* const* sums);
+
 }  // namespace collops::kernels

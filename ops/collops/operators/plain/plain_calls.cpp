@@ -27,6 +27,9 @@ constexpr MethodNames kMethods[] = {
     {"reduce_scatter", "ReduceScatter"},
     {"reduce_scatterv", "ReduceScatterV"},
     {"scatterv", "ScatterV", "scatterv's rows", "ScatterV's rows"},
+    {"all_reduce", "AllReduce of partials", "all_reduce's leaves", "AllReduce's leaves"},
+    {"reduce_scatterv", "ReduceScatterV of partials", "reduce_scatterv's leaves",
+     "ReduceScatterV's leaves"},
     {"all_gather_matmul", "LinearParallel"},
     {"matmul_reduce_scatter", "LinearParallel"},
     {"matmul_all_reduce", "LinearParallel"},
@@ -85,6 +88,8 @@ void AddKeyOf(const PlainCall& call, KeyWords* key) {
   key->Add(call.root);
   key->Add(static_cast<int64_t>(call.op));
   key->Add(call.num_tensors);
+  key->Add(call.leaves);
+  key->Add(call.leaf_begins);
   if (call.inputs.empty()) return;
   for (const TensorDesc& input : call.inputs) key->Add(input);
   const ProductSpec& product = call.product;
@@ -273,6 +278,13 @@ Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
       return PlanScatter(call, group, &kept->plan);
     case PlainCall::kAllReduce:
       return PlanAllReduce(call, group, &kept->plan);
+    case PlainCall::kAllReducePartials:
+      return PlanPartialSums(call, *communicator_, &kept->plan);
+    case PlainCall::kReduceScatterVPartials:
+      COLLOPS_RETURN_IF_ERROR(PlanPartialSums(call, *communicator_, &kept->plan));
+      kept->rows = kept->plan->rows();
+      kept->result = WithRows(call.x, kept->rows[rank]);
+      return Ok();
     case PlainCall::kBroadcast:
       return PlanBroadcast(call, group, &kept->plan);
     case PlainCall::kAllGatherMatmul:
@@ -327,6 +339,20 @@ Status PlainCalls::Ask(const std::vector<const PlainCall*>& tensors, const Rows&
     return check;
   }
   return QuestionOf(tensors)->Run(communicator_.get(), mine, all);
+}
+
+Status PlainCalls::AskLeaves(const PlainCall& call, int64_t begin, Rows* begins) {
+  const Status check = CheckOwnLeaves(call, begin);
+  if (!check.ok()) {
+    static_cast<void>(communicator_->Refuse(call.asking_name(), check));
+    return check;
+  }
+  const int64_t own[] = {begin, call.num_tensors};
+  Rows all(2 * static_cast<size_t>(communicator_->size()));
+  Agreement agreement(call.asking_operation());
+  agreement.Equal("leaves", call.leaves).InPlainWords(call.asking_name(), 1);
+  COLLOPS_RETURN_IF_ERROR(communicator_->Share(agreement, own, sizeof(own), all.data()));
+  return CheckLeafBegins(call, all, begins);
 }
 
 Status PlainCalls::Tell(const PlainCall& call, const std::string& text, std::string* received) {

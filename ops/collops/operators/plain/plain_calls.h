@@ -12,8 +12,8 @@
 namespace collops {
 
 // The plans of one communicator's calls, by all that they are made from. A call like an earlier one
-// is neither checked nor planned again, but for its memory. Any thread may ask; Ask() and Tell()
-// wait for the other ranks.
+// is neither checked nor planned again, but for its memory. Any thread may ask; Ask(),
+// AskLeaves() and Tell() wait for the other ranks.
 class PlainCalls {
  public:
   struct Kept {
@@ -39,6 +39,8 @@ class PlainCalls {
   // What all ranks say of the tensors of a call without sizes, one rank after the other. Tells the
   // other ranks what is wrong here.
   Status Ask(const std::vector<const PlainCall*>& tensors, const Rows& mine, Rows* all);
+  // Where the leaves of all ranks' partial sums begin, by what each says of its own.
+  Status AskLeaves(const PlainCall& call, int64_t begin, Rows* begins);
   // The root's text on every rank of a scatterv.
   Status Tell(const PlainCall& call, const std::string& text, std::string* received);
 

@@ -49,6 +49,8 @@ struct PlainCall {
     kReduceScatter,
     kReduceScatterV,
     kScatterV,
+    kAllReducePartials,
+    kReduceScatterVPartials,
     kAllGatherMatmul,
     kMatmulReduceScatter,
     kMatmulAllReduce,
@@ -71,8 +73,11 @@ struct PlainCall {
   int64_t root = 0;
   ReduceOp op = ReduceOp::kSum;
   int num_tensors = 1;             // of the list that x is in
+  int64_t leaves = 0;              // of all ranks' partial sums; 0: x is none of them
+  Rows leaf_begins;                // of each rank, and their number; none: cut evenly
   ProductSpec product;             // of a product alone, as the next one
-  std::vector<TensorDesc> inputs;  // x, the weight [, bias, scale] [, residual] [, x_scale]
+  std::vector<TensorDesc> inputs;  // x, the weight [, bias, scale] [, residual] [, x_scale]; or
+                                   // the first partial sum
 
   // The method's name; that of the call among the ranks; and, where the ranks first tell each other
   // their rows, these two of that. They live as long as the process.
@@ -191,6 +196,12 @@ Status PlanScatter(const PlainCall& call, const Communicator& group, PlanPointer
 // all_to_allv, gatherv and scatterv.
 Status PlanExchange(const PlainCall& call, const Communicator& group, PlanPointer* plan);
 Status PlanAllReduce(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+// all_reduce and reduce_scatterv of partial sums.
+Status PlanPartialSums(const PlainCall& call, Communicator& group, PlanPointer* plan);
+// This rank's partial sums may be the leaves from `begin` on. Asks no other rank.
+Status CheckOwnLeaves(const PlainCall& call, int64_t begin);
+// The ranks' leaves follow each other: of each rank its first leaf and how many it has.
+Status CheckLeafBegins(const PlainCall& call, const Rows& begins_and_counts, Rows* begins);
 Status PlanBroadcast(const PlainCall& call, const Communicator& group, PlanPointer* plan);
 // A product; it keeps the communicator.
 Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> group, PlanPointer* plan);
