@@ -203,6 +203,60 @@ TEST(SumsOfInt8AreScaled) {
   }
 }
 
+// Each leaf is exact and scaled, the first one with the bias; then they are added by the tree.
+TEST(LeavesOfInt8AreScaledAndAdded) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  const std::vector<int64_t> borders = {0, 3, 130, 131, 700, 1301};
+  constexpr int64_t kColumns = 387;
+  constexpr int64_t kRows = 21;
+  const Matrix x = Make(kRows, borders.back(), AllOfInt8(random));
+  std::vector<float> scale(kColumns);
+  std::vector<float> token_scale(kRows);
+  std::vector<int32_t> bias(kColumns);
+  for (float& value : scale) value = normal(random);
+  for (float& value : token_scale) value = normal(random);
+  for (int32_t& value : bias) value = static_cast<int32_t>(random());
+  const TileScale by = {scale.data(), bias.data(), token_scale.data()};
+  const auto leaves = static_cast<int64_t>(borders.size()) - 1;
+  for (const bool trans : {false, true}) {
+    const Matrix weight = trans ? Make(kColumns, borders.back(), AllOfInt8(random))
+                                : Make(borders.back(), kColumns, AllOfInt8(random));
+    std::vector<float> expected;
+    for (size_t i = 0; i < kRows; ++i) {
+      for (size_t j = 0; j < kColumns; ++j) {
+        std::vector<float> sums;
+        for (size_t leaf = 0; leaf + 1 < borders.size(); ++leaf) {
+          uint32_t sum = leaf == 0 ? static_cast<uint32_t>(bias[j]) : 0;
+          for (int64_t k = borders[leaf]; k < borders[leaf + 1]; ++k) {
+            const auto row = static_cast<int64_t>(i);
+            const auto column = static_cast<int64_t>(j);
+            const float w = trans ? weight.At(column, k) : weight.At(k, column);
+            sum += static_cast<uint32_t>(static_cast<int32_t>(x.At(row, k) * w));
+          }
+          volatile float value = static_cast<float>(static_cast<int32_t>(sum));
+          value = value * scale[j];
+          sums.push_back(value * token_scale[i]);
+        }
+        const float first = sums[0] + sums[1];
+        const float second = sums[2] + sums[3];
+        expected.push_back((first + second) + sums[4]);
+      }
+    }
+    for (const Isa isa : RunnableIsas()) {
+      ForceIsa(isa);
+      const GemmPlan plan =
+          PlanLeaves(DType::kInt8, kColumns, trans, false, borders, TreeWithin(leaves, 0, leaves));
+      for (const Cut& cut : {Cut{}, Cut{nullptr, true}, Cut{nullptr, false, true}}) {
+        std::vector<float> got;
+        EXPECT_TRUE(Product(plan, x, weight, cut, &got, by));
+        if (std::memcmp(got.data(), expected.data(), got.size() * 4) == 0) continue;
+        check::Fail(__FILE__, __LINE__, collops::Concat(Name(isa), trans ? " trans" : ""));
+      }
+    }
+  }
+}
+
 // The bits of the product with the widened weight itself.
 TEST(AnInt8WeightIsWidenedToTheTypeOfTheRows) {
   std::mt19937 random(6);

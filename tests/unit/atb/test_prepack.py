@@ -33,8 +33,9 @@ def square() -> Any:
 
 @pytest.mark.parametrize("trans_weight", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_results_do_not_depend_on_prepack(trans_weight: bool, dtype: Any) -> None:
-    op = operation(trans_weight=trans_weight)
+@pytest.mark.parametrize("leaves", [0, 3])
+def test_results_do_not_depend_on_prepack(trans_weight: bool, dtype: Any, leaves: int) -> None:
+    op = operation(trans_weight=trans_weight, sum_leaves=leaves)
     weight = (np.arange(4 * 7) % 5 - 2).astype(dtype).reshape((7, 4) if trans_weight else (4, 7))
     plain = product(op, weight, X.astype(dtype))
     op.prepack(weight)
@@ -54,13 +55,15 @@ def test_the_same_memory_is_the_packed_weight_and_another_is_not() -> None:
     assert product(op, weight) == (X @ weight.T).tolist()
 
 
-def test_update_keeps_it_unless_it_is_read_the_other_way() -> None:
+def test_update_keeps_it_unless_it_is_read_in_another_order() -> None:
     op, weight = operation(), square()
     before = (X @ weight.T).tolist()
     op.prepack(weight)
     weight += 1
     op.update(collops.LinearParallelParam(**FIELDS, comm_domain="another"))
     assert product(op, weight) == before
+    op.update(collops.LinearParallelParam(**FIELDS, sum_leaves=3))
+    assert product(op, weight) == (X @ weight.T).tolist()
     op.update(collops.LinearParallelParam(**FIELDS, trans_weight=False))
     assert product(op, weight) == (X @ weight).tolist()
 
