@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions test-clients test-jax sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
+.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions test-clients test-jax test-same-bits sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -57,6 +57,10 @@ test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulat
 test-npu-oldest: ## the same with the oldest torch_npu: 7 GB (test-npu ARGS="--torch-npu VERSION": others)
 	@$(SETUP) package test
 	@$(RUN) tools/npu.py --torch-npu oldest $(ARGS)
+
+test-same-bits: ## products with leaves in every way: ranks, types, instruction sets: 5 minutes
+	@$(SETUP) package test ucx
+	@$(RUN) tools/same_bits.py $(ARGS)
 
 sanitize: ## run the C++ tests under asan with ubsan, then under tsan (ARGS=tsan for one of them)
 	@$(SETUP) package test
