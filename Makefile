@@ -58,7 +58,7 @@ test-npu-oldest: ## the same with the oldest torch_npu: 7 GB (test-npu ARGS="--t
 	@$(SETUP) package test
 	@$(RUN) tools/npu.py --torch-npu oldest $(ARGS)
 
-test-same-bits: ## products with leaves in every way: ranks, types, instruction sets: 5 minutes
+test-same-bits: ## products with leaves in every way: ranks, types, instruction sets: 2 minutes
 	@$(SETUP) package test ucx
 	@$(RUN) tools/same_bits.py $(ARGS)
 

@@ -1,6 +1,6 @@
 """Runs tests/same_bits whole: `make test-same-bits`; `make test` runs a part of it.
 
-About 50,000 products, in some minutes. Arguments go to pytest.
+About 50,000 products, in one or two minutes. Arguments go to pytest.
 """
 
 from __future__ import annotations
