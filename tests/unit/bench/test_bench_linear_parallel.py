@@ -69,6 +69,17 @@ def test_a_sweep_compares_fused_with_unfused_for_each_m(tmp_path: Path) -> None:
     assert "type 2, 2x1, f32: median" in sweep
 
 
+def test_leaves_are_columns_of_the_same_run() -> None:
+    arguments = ["--quick", "--type", "1", "--dtype", "f32", "--shapes", "5,32,9"]
+    done = bench("linear_parallel", *arguments, "--leaves", "2,4", "--peers", "none")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if " leaves " in line]
+    assert [line.split("|")[1].split(", ")[-1].strip() for line in lines] == [
+        *("2 leaves", "2 leaves", "4 leaves", "4 leaves"),
+    ]
+    assert sum(line.rstrip(" |").endswith("ok") for line in lines) == 2
+
+
 def test_ranks_of_a_launcher_are_measured_and_what_is_missing_is_said(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "mpiexec"
     program.parent.mkdir()

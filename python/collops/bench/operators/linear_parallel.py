@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collops.bench.operator import Operator, Point, Row
-from collops.bench.operators.linear_variants import OWN, LinearPoint, LinearVariants
+from collops.bench.operators.linear_variants import LEAVES, OWN, LinearPoint, LinearVariants
 from collops.bench.tables import number, point_table
 from collops.terminal.arguments import count, counts, words
 from collops.terminal.tables import markdown_table
@@ -122,12 +122,22 @@ class LinearParallel(Operator):
             metavar="M,K,N;...",
             help="one rank's product, after gathering",
         )
+        add(
+            "--leaves",
+            type=lambda text: counts(text, ","),
+            default=(),
+            metavar="8,16",
+            help="also the fused call and the product alone in so many leaves",
+        )
         add("--sweep", action="store_true", help="M = 1, 2, 4 ... 2048: fused against unfused")
 
     def settle(self, options: argparse.Namespace) -> None:
         """A sweep has its own variants, and no other library."""
         if options.sweep:
             options.own, options.peers = _SWEPT, ()
+        for leaves in options.leaves:
+            cut = (f"{key}{LEAVES}{leaves}" for key in (self.reference, "gemm"))
+            options.own = (*options.own, *cut)
 
     def points(self, options: argparse.Namespace) -> list[Point]:
         usual = _QUICK_SHAPES if options.quick else SHAPES

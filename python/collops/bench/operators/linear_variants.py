@@ -41,6 +41,8 @@ _LABELS = {
     "torch": "torch.matmul alone",
     "numpy": "numpy.matmul alone",
 }
+# Behind the name of a variant: the number of leaves in which it sums.
+LEAVES = " leaves "
 _X, _WEIGHT = 0, 1
 _PEAK_S = 0.02
 _FIRST_ROUNDS = 20_000
@@ -122,9 +124,12 @@ class LinearVariants(Variants):
         if key == "unfused":
             return self.by_calls(key, of_collops(self))
         others: dict[str, Maker] = {"read": self._read, "peak": self._peak}
-        if key.startswith("gemm"):
-            others[key] = partial(self._gemm, key)
-        return others.get(key, partial(self._operator, key))()
+        name, _, leaves = key.partition(LEAVES)
+        make = self._gemm if name.startswith("gemm") else self._operator
+        variant = others.get(key, partial(make, name, leaves=int(leaves or 0)))()
+        if leaves:
+            variant.key, variant.label = key, f"{variant.label}, {leaves} leaves"
+        return variant
 
     def others(self) -> Iterator[tuple[str, Maker]]:
         if NCCL in self.peers.wanted and self.place.backend not in ("", NCCL):
@@ -173,12 +178,14 @@ class LinearVariants(Variants):
         result: Bits,
         engine: str = "local",
         prepack: bool = False,
+        leaves: int = 0,
     ) -> tuple[Run, int]:
         """A call of LinearParallel, and the bytes of its scratch memory, which is untouched."""
         gather, scatter = self.groups
         param = collops.LinearParallelParam(
             rank=comm.rank, rank_size=comm.size, type=kind, backend=comm.backend, hccl_comm=comm
         )
+        param.sum_leaves = leaves
         grid = kind == collops.ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER
         if kind != collops.ParallelType.PURE_LINEAR:
             param.gather_rows = list(gather.rows) if gather.size > 1 or grid else []
@@ -193,12 +200,13 @@ class LinearVariants(Variants):
             operation.prepack(ins[1])
         return self.planned_call(operation, ins, result)
 
-    def _operator(self, key: str, backend: str | None = None) -> Variant:
+    def _operator(self, key: str, backend: str | None = None, leaves: int = 0) -> Variant:
         comm, kind = self.connect(backend), collops.ParallelType(self.point.type)
         in_window = key in ("fused_window", "packed")
         x, result = self._own_x(comm if in_window else None), self._own_result()
         engine = "pipeline" if key == "pipeline" else "windows"
-        run, scratch_bytes = self.planned(comm, kind, x, result, engine, key == "packed")
+        packed = key == "packed"
+        run, scratch_bytes = self.planned(comm, kind, x, result, engine, packed, leaves)
         return Variant(key, _LABELS[key], [("all", run)], x, result, scratch_bytes)
 
     def by_calls(self, key: str, each: Calls) -> Variant:
@@ -234,13 +242,13 @@ class LinearVariants(Variants):
         a, b, out = (bits.view(np.float32) for bits in (x, self.weight, product))
         return lambda: np.matmul(a, b.T, out=out), 0
 
-    def _gemm(self, key: str) -> Variant:
+    def _gemm(self, key: str, leaves: int = 0) -> Variant:
         m, k, n = self.point.shape
         x, result = self._filled(self.element.matrix(m, k)), self.element.poisoned(m, n)
         alone = collops.ParallelType.PURE_LINEAR
         packed = key == "gemm_packed"
         comm = self.connect() if self.place.backend else self.work
-        run, scratch_bytes = self.planned(comm, alone, x, result, prepack=packed)
+        run, scratch_bytes = self.planned(comm, alone, x, result, prepack=packed, leaves=leaves)
         return Variant(key, _LABELS[key], [("gemm", run)], x, None, scratch_bytes)
 
     def _read(self) -> Variant:
