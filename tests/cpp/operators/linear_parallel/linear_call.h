@@ -35,6 +35,7 @@ struct Case {
   DType dtype = DType::kFloat32;
   bool gathered = false;  // the gathered x is an output, too
   int seed = 0;           // other data
+  int leaves = 0;
 };
 
 constexpr auto kType0 = Param::LINEAR_ALL_REDUCE;
@@ -174,6 +175,7 @@ inline Param MakeParam(const Case& c, int rank) {
   param.keepIntermediate = c.gathered;
   param.rank = rank;
   param.rankSize = NumRanks(c);
+  param.sumLeaves = c.leaves;
   if (c.type == Param::ALL_GATHER_LINEAR_REDUCE_SCATTER) {
     param.twoDimTPInfo.agDim = static_cast<uint16_t>(c.ag_dim);
     param.twoDimTPInfo.rsDim = static_cast<uint16_t>(c.rs_dim);

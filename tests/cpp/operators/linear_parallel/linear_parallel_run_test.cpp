@@ -24,6 +24,11 @@ Case Of(DType dtype, Case c) {
   return c;
 }
 
+Case InLeaves(int leaves, Case c) {
+  c.leaves = leaves;
+  return c;
+}
+
 std::vector<Case> Cases() {
   const std::vector<std::vector<int64_t>> gather = {{5, 6}, {11, 0}}, scatter = {{4, 7}, {2, 9}};
   const std::vector<std::vector<int64_t>> far_gather = {{300, 20}, {20, 300}};
@@ -41,6 +46,12 @@ std::vector<Case> Cases() {
       Of(DType::kBFloat16, {kType2, 2, 1, true, {{50, 47}}, {}, 0, 7000, 5, true, true}),
       Of(DType::kFloat16, {kType2, 2, 1, true, {{30, 26}}, {}, 0, 7000, 5, false, false}),
       Of(DType::kFloat32, {kType2, 2, 1, true, {{30, 26}}, {}, 0, 70000, 5, true, false}),
+      // Leaves that are no whole subtrees, so that ranks have several sums, and other numbers.
+      InLeaves(9, {kType0, 1, 3, true, {}, {}, 11, 69, 1000, true, true}),
+      InLeaves(6, {kType4, 2, 2, false, gather, scatter, 0, 66, 385, false, true}),
+      InLeaves(10, {kType4, 2, 2, true, far_gather, far_scatter, 0, 1500, 40, true, false}),
+      InLeaves(5,
+               Of(DType::kBFloat16, {kType2, 2, 1, true, {{50, 47}}, {}, 0, 7000, 5, true, true})),
   };
 }
 
