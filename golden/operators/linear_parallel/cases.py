@@ -131,7 +131,7 @@ def leaves_cases(size: int) -> Iterator[Case]:
             call = replace(call, sum_leaves=(11, 8, 16)[at])
             even = replace(even, name=f"leaves-uneven_k-{word}-{dtype}", linear=call)
             yield _with_leaves(even, k=(101, 67, 150)[at])
-        yield _with_leaves(_case(f"leaves-exact-{word}", call, size, 1, 9, "bfloat16"), 4)
+        yield _with_leaves(_case(f"leaves-whole-{word}", call, size, 1, 9, "bfloat16"), 4)
         if kind not in (ALL_REDUCE, PURE):
             for share in ("3:5", "zeros"):
                 name = f"leaves-{word}-{share.replace(':', '-')}"

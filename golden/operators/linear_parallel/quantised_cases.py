@@ -38,7 +38,8 @@ def quantised_cases(
 
     Example:
         >>> from .cases import linear_parallel_cases
-        >>> [case.name for case in linear_parallel_cases(2) if "w8a16-pure-group" in case.name]
+        >>> names = [case.name for case in linear_parallel_cases(2)]
+        >>> [name for name in names if name.startswith("quantised-w8a16-pure-group")]
         ['quantised-w8a16-pure-group-whole', 'quantised-w8a16-pure-group-random']
     """
     for at, (kind, plain) in enumerate(kinds.items()):
