@@ -24,7 +24,9 @@ using kernels::SumTree;
 constexpr int64_t kStepBytes = 8 << 20;
 constexpr int64_t kDeviceStepBytes = 256 << 20;
 constexpr int64_t kLeastStep = 4096;  // elements of a block
-constexpr int64_t kAlignment = 512;   // of every piece of scratch memory, in bytes
+// All ranks' sums, up to which every rank gets all of them and adds them up itself.
+constexpr int64_t kEveryoneBytes = 32 << 10;
+constexpr int64_t kAlignment = 512;  // of every piece of scratch memory, in bytes
 
 int64_t Padded(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -148,6 +150,8 @@ class PartialSums : public PlainPlan {
     }
     if (device.kind != DeviceKind::kCpu) COLLOPS_RETURN_IF_ERROR(CheckDevice(communicator));
     COLLOPS_RETURN_IF_ERROR(communicator.Supports(Primitive::kExchange, moved_, ReduceOp::kSum));
+    if (in_rank_order_)
+      return communicator.Supports(Primitive::kEvenReduce, dtype_, ReduceOp::kSum);
     return gathers_ ? communicator.Supports(Primitive::kGather, dtype_, ReduceOp::kSum) : Ok();
   }
 
@@ -196,6 +200,10 @@ class PartialSums : public PlainPlan {
     // Leaves that no rank has added to others are exact as they are.
     moved_ = adds ? kernels::SummedAs(dtype_) : dtype_;
     sends_leaves_ = ranks == 1 || (num_leaves_ == 1 && moved_ == dtype_);
+    // One sum of each rank, and the tree adds them one after the other.
+    in_rank_order_ = gathers_ && compute_ == nullptr && ranks > 1 && moved_ == dtype_ &&
+                     std::all_of(roots_.begin(), roots_.end(), [](int64_t n) { return n == 1; }) &&
+                     std::all_of(tree_.begin() + 1, tree_.end(), [](int n) { return n == 1; });
     if (ranks > 1) return;
     roots_[0] = num_leaves_;
     moved_ = dtype_;
@@ -206,27 +214,33 @@ class PartialSums : public PlainPlan {
   // HCCL gathers nothing in place, so on devices this rank's block has memory of its own.
   void FindMemory() {
     const int ranks = blocks_.size();
-    int64_t longest = 0;
-    for (int r = 0; r < ranks; ++r) longest = std::max(longest, blocks_.count(r));
     const int64_t most_roots = *std::max_element(roots_.begin(), roots_.end());
     const int64_t all_roots = SumOf(roots_);
     const int64_t element = SizeOf(kernels::SummedAs(dtype_));
+    const int64_t total = blocks_.total();
+    everyone_adds_ = gathers_ && (ranks == 1 || all_roots * total * element <= kEveryoneBytes);
+    int64_t longest = 1;
+    for (int r = 0; r < ranks; ++r) {
+      const int64_t end = blocks_.begin(r) + blocks_.count(r);
+      parts_.push_back(everyone_adds_ ? Range{0, total} : Range{blocks_.begin(r), end});
+      longest = std::max(longest, parts_.back().end - parts_.back().begin);
+    }
     const int64_t least = compute_ == nullptr ? kStepBytes : kDeviceStepBytes;
     step_ = std::max(kLeastStep, least / (element * (most_roots * ranks + all_roots)));
-    step_ =
-        ranks == 1 ? std::max<int64_t>(longest, 1) : std::min(step_, std::max<int64_t>(longest, 1));
-    num_steps_ = std::max<int64_t>((longest + step_ - 1) / step_, 1);
+    step_ = ranks == 1 ? longest : std::min(step_, longest);
+    num_steps_ = (longest + step_ - 1) / step_;
     // Blocks of one sum in one step lie as they lie in the partials.
-    is_whole_ = num_steps_ == 1 && roots_[rank_] == 1;
+    is_whole_ = num_steps_ == 1 && (everyone_adds_ || roots_[rank_] == 1);
     const int64_t own = roots_[rank_];
     received_ = sends_leaves_ ? 0 : Padded(own * step_ * ranks * element);
     waiting_ = received_ + Padded((all_roots - own) * step_ * element);
     bytes_ = waiting_ + kAlignment;
     if (compute_ == nullptr) return;
     own_block_ = waiting_;
-    if (gathers_) waiting_ += Padded(blocks_.count(static_cast<int>(rank_)) * SizeOf(dtype_));
+    const int64_t own_block = blocks_.count(static_cast<int>(rank_)) * SizeOf(dtype_);
+    if (gathers_ && !everyone_adds_) waiting_ += Padded(own_block);
     bytes_ = waiting_ + kAlignment;
-    const int64_t added = is_whole_ ? blocks_.total() : step_;
+    const int64_t added = is_whole_ ? total : step_;
     bytes_ += std::max(MostWaiting(own_tree_) * Padded(added * element),
                        MostWaiting(tree_) * Padded(step_ * element));
   }
@@ -261,23 +275,25 @@ class PartialSums : public PlainPlan {
 
   // Where this rank's sums go.
   void* OwnBlock(const PlainTensors& tensors, std::byte* memory) const {
-    if (!gathers_) return tensors.out.view.data;
+    if (!gathers_ || everyone_adds_) return tensors.out.view.data;
     if (compute_ != nullptr) return memory + own_block_;
     return At(tensors.out.view.data, blocks_.begin(static_cast<int>(rank_)), dtype_);
   }
 
-  // Where a step begins in a block, and how many elements of it it has.
+  // The elements that a rank adds up in a step.
   Range PartOf(size_t rank, int64_t step) const {
-    const int64_t count = blocks_.count(static_cast<int>(rank));
-    return {std::min(step * step_, count), std::min((step + 1) * step_, count)};
+    const Range& all = parts_[rank];
+    return {std::min(all.begin + step * step_, all.end),
+            std::min(all.begin + (step + 1) * step_, all.end)};
   }
 
   Status RunSteps(Communicator* communicator, const PlainTensors& tensors,
                   std::byte* memory) const {
+    if (in_rank_order_) return AddInRankOrder(communicator, tensors);
     for (int64_t step = 0; step < num_steps_; ++step) {
       COLLOPS_RETURN_IF_ERROR(RunStep(communicator, tensors, step, memory));
     }
-    if (!gathers_ || (blocks_.size() == 1 && compute_ == nullptr)) return Ok();
+    if (!gathers_ || everyone_adds_) return Ok();
     AllGatherVCall gather;
     gather.agreement = &terms_;
     gather.dtype = dtype_;
@@ -287,6 +303,19 @@ class PartialSums : public PlainPlan {
     gather.rdispls = blocks_.displs();
     gather.stream = tensors.stream;
     return communicator->AllGatherV(gather);
+  }
+
+  // An AllReduce as without leaves; the result's memory holds this rank's sum.
+  Status AddInRankOrder(Communicator* communicator, const PlainTensors& tensors) const {
+    void* out = tensors.out.view.data;
+    if (!sends_leaves_) COLLOPS_RETURN_IF_ERROR(AddOwn(tensors, 0, blocks_.total(), &out, nullptr));
+    AllReduceCall reduce;
+    reduce.agreement = &terms_;
+    reduce.dtype = dtype_;
+    reduce.x = sends_leaves_ ? Partial(tensors, 0).view.data : out;
+    reduce.count = blocks_.total();
+    reduce.output = out;
+    return communicator->AllReduce(reduce);
   }
 
   // The leaves' elements from `begin` of the whole on, by the tree.
@@ -321,8 +350,8 @@ class PartialSums : public PlainPlan {
     for (size_t r = 0; r < ranks; ++r) {
       const Range theirs = PartOf(r, step);
       const int64_t count = theirs.end - theirs.begin;
-      const int64_t begin = blocks_.begin(static_cast<int>(r)) + theirs.begin;
-      sdispls[r] = sends_leaves_ ? begin : sent;
+      // What everyone gets is there once.
+      sdispls[r] = sends_leaves_ ? theirs.begin : is_whole_ && everyone_adds_ ? 0 : sent;
       rdispls[r] = received;
       sent += own * count;
       if (r != rank_) {
@@ -333,11 +362,12 @@ class PartialSums : public PlainPlan {
       if (sends_leaves_ || is_whole_) continue;
       std::vector<void*> sums;
       for (int64_t i = 0; i < own; ++i) sums.push_back(At(memory, sdispls[r] + i * count, moved_));
-      COLLOPS_RETURN_IF_ERROR(AddOwn(tensors, begin, count, sums.data(), memory));
+      COLLOPS_RETURN_IF_ERROR(AddOwn(tensors, theirs.begin, count, sums.data(), memory));
     }
     if (is_whole_ && !sends_leaves_) {
-      void* const sums = memory;
-      COLLOPS_RETURN_IF_ERROR(AddOwn(tensors, 0, blocks_.total(), &sums, memory));
+      std::vector<void*> sums;
+      for (int64_t i = 0; i < own; ++i) sums.push_back(At(memory, i * blocks_.total(), moved_));
+      COLLOPS_RETURN_IF_ERROR(AddOwn(tensors, 0, blocks_.total(), sums.data(), memory));
     }
     Agreement agreement = terms_;
     agreement.PairwiseUnseen("the numbers of sums that one rank sends to another", sends.data(),
@@ -363,7 +393,7 @@ class PartialSums : public PlainPlan {
                                     : At(memory + received_, rdispls[r] + i * length, moved_));
       }
     }
-    void* const out = At(OwnBlock(tensors, memory), part.begin, dtype_);
+    void* const out = At(OwnBlock(tensors, memory), part.begin - parts_[rank_].begin, dtype_);
     return Add(moved_, summands, tree_, length, dtype_, &out, memory, tensors.stream);
   }
 
@@ -379,8 +409,11 @@ class PartialSums : public PlainPlan {
   Rows roots_;    // sums that each rank sends
   DType moved_ = DType::kUndefined;
   bool sends_leaves_ = false;  // from where they lie
-  bool is_whole_ = false;
-  int64_t step_ = 0;  // elements of a block that one step adds up
+  bool in_rank_order_ = false;
+  bool everyone_adds_ = false;  // all blocks, so that none is gathered
+  std::vector<Range> parts_;    // that each rank adds up
+  bool is_whole_ = false;       // what is sent is added up at once
+  int64_t step_ = 0;            // elements of a block that one step adds up
   int64_t num_steps_ = 0;
   int64_t received_ = 0;  // places in the scratch memory, which begins with what is sent
   int64_t own_block_ = 0;
