@@ -22,6 +22,7 @@ MESSAGES = ("send", "recv")
 # On a grid it splits the ranks into groups that lie across hosts.
 LINEAR = ("linear_parallel",)
 PLAIN = ("all_gather_v", "reduce_scatter_v", "all_to_allv", "gatherv", "scatterv", "reduce")
+PARTIALS = ("all_reduce, partials", "reduce_scatterv, partials")
 EXPERTS = ("moe_dispatch", "moe_combine")
 
 
@@ -40,7 +41,7 @@ def test_atb_level(two_hosts: list[Host], placement: list[int]) -> None:
 
 @pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=PLACEMENTS)
 def test_plain_level(two_hosts: list[Host], placement: list[int]) -> None:
-    check(two_hosts, placement, "plain", *PLAIN, *EXPERTS, *MESSAGES)
+    check(two_hosts, placement, "plain", *PLAIN, *PARTIALS, *EXPERTS, *MESSAGES)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=PLACEMENTS)
