@@ -24,14 +24,16 @@ def test_a_multiply_add_is_rounded_once() -> None:
     a, b, c = (np.ldexp(rng.standard_normal(3000), rng.integers(-30, 30, 3000)) for _ in range(3))
     # Sums that cancel, and sums that a float64 rounds to the middle between two float32.
     c[:1000] = -a[:1000] * b[:1000]
-    a[1000:2000], b[1000:2000] = 1 + 2.0**-23, rng.choice([2.0**-24, -(2.0**-24)], 1000)
+    a[1000:2000] = 1 + 2.0**-23
+    b[1000:2000] = (1 - 2.0**-23) * rng.choice([2.0**-24, -(2.0**-24)], 1000)
     c[1000:2000] = 1 + 2.0**-23 * rng.integers(0, 9, 1000)
     # Sums around the smallest normal number, and below it.
-    a[2000:2500], b[2000:2500], c[2000:2500] = (
-        np.ldexp(values[2000:2500], -60) for values in (a, b, c)
-    )
+    a[2000:2500], b[2000:2500] = (np.ldexp(values[2000:2500], -60) for values in (a, b))
     a[2000:2200] *= 2.0**-20
     c[2000:2500] = np.ldexp(rng.standard_normal(500), rng.integers(-150, -120, 500))
+    # Of subnormal numbers, too: a float64 rounds these sums to the middle between two.
+    a[2500:2600], b[2500:2600] = (1 + 2.0**-23) * 2.0**-75, (1 - 2.0**-23) * 2.0**-75
+    c[2500:2600] = np.ldexp(rng.integers(2**22, 2**23, 100), -149)
     x, y, z = (values.astype(np.float32) for values in (a, b, c))
     wanted = [
         once_rounded(Fraction(float(p)) * Fraction(float(q)) + Fraction(float(s)))
