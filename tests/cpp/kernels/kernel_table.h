@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "collops/kernels/cuda/bodies/elementwise.h"
+#include "collops/kernels/cuda/bodies/leaf_product.h"
 #include "collops/kernels/cuda/bodies/reduction.h"
+#include "collops/kernels/cuda/bodies/tree_sum.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
 #include "collops/kernels/cuda/peers/step.h"
@@ -35,6 +37,8 @@ inline constexpr Kernel<Block> kKernels[] = {
     MakeKernel<Block, ConvertArgs, Convert<Block>>(),
     MakeKernel<Block, AddArgs, Add<Block>>(),
     MakeKernel<Block, ScaleArgs, Scale<Block>>(),
+    MakeKernel<Block, LeafProductArgs, LeafProduct<Block>>(),
+    MakeKernel<Block, TreeSumArgs, TreeSum<Block>>(),
     MakeKernel<Block, GateArgs, Gate<Block>>(),
     MakeKernel<Block, MoveArgs, Move<Block>>(),
     MakeKernel<Block, Gated<MoveArgs>, GatedMove<Block>>(),

@@ -13,6 +13,7 @@ namespace {
 using collops::kernels::kMostLeaves;
 using collops::kernels::kMostWaitingSums;
 using collops::kernels::NumRoots;
+using collops::kernels::Subtrees;
 using collops::kernels::SumTree;
 using collops::kernels::TreeOfRoots;
 using collops::kernels::TreeWithin;
@@ -82,5 +83,29 @@ TEST(TheMostLeavesWaitWithinTheLimit) {
   for (const int64_t leaves : {kMostLeaves, kMostLeaves - 1}) {
     EXPECT_EQ(Total({0, leaves}), Defined(0, leaves));
     EXPECT_EQ(Total({0, 1, leaves - 1, leaves}), Defined(0, leaves));
+  }
+}
+
+TEST(SubtreesAreThoseOfTheRootsAndOfNoMoreLeaves) {
+  for (int64_t leaves = 1; leaves <= 19; ++leaves) {
+    for (int64_t begin = 0; begin < leaves; ++begin) {
+      for (int64_t end = begin + 1; end <= leaves; ++end) {
+        const std::vector<int64_t> roots = Subtrees(leaves, begin, end);
+        EXPECT_EQ(static_cast<int64_t>(roots.size()) - 1, NumRoots(TreeWithin(leaves, begin, end)));
+        for (const int64_t most : {1, 2, 4}) {
+          // Each is whole: with what is before and behind it the tree is as it was.
+          const std::vector<int64_t> parts = Subtrees(leaves, begin, end, most);
+          EXPECT_EQ(parts.back(), end);
+          for (size_t i = 0; i + 1 < parts.size(); ++i) {
+            EXPECT_TRUE(parts[i + 1] - parts[i] <= most);
+            EXPECT_EQ(NumRoots(TreeWithin(leaves, parts[i], parts[i + 1])), 1);
+          }
+          const auto has_part = [&](int64_t border) {
+            return std::find(parts.begin(), parts.end(), border) != parts.end();
+          };
+          for (const int64_t root : roots) EXPECT_TRUE(has_part(root));
+        }
+      }
+    }
   }
 }

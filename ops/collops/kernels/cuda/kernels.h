@@ -7,7 +7,9 @@
 
 #include "collops/core/status.h"
 #include "collops/kernels/cuda/bodies/elementwise.h"
+#include "collops/kernels/cuda/bodies/leaf_product.h"
 #include "collops/kernels/cuda/bodies/reduction.h"
+#include "collops/kernels/cuda/bodies/tree_sum.h"
 #include "collops/kernels/cuda/driver.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
@@ -19,8 +21,9 @@ namespace collops::cuda {
 // Every kernel, by the name that its arguments have.
 inline constexpr std::array kKernelNames = {
     ReduceSlicesArgs::kName, ConvertArgs::kName,       AddArgs::kName,
-    ScaleArgs::kName,        GateArgs::kName,          MoveArgs::kName,
-    MoveArgs::kGatedName,    ReduceScatterArgs::kName, ReduceScatterArgs::kGatedName};
+    ScaleArgs::kName,        LeafProductArgs::kName,   TreeSumArgs::kName,
+    GateArgs::kName,         MoveArgs::kName,          MoveArgs::kGatedName,
+    ReduceScatterArgs::kName, ReduceScatterArgs::kGatedName};
 
 // The kernels of one device, to be launched on its streams. Its context is the thread's current one
 // in every call. A module is loaded once in a context, and stays there until the process ends.

@@ -39,6 +39,22 @@ int64_t NumRoots(const SumTree& tree) {
   return roots;
 }
 
+std::vector<int64_t> Subtrees(int64_t leaves, int64_t begin, int64_t end, int64_t most) {
+  std::vector<int64_t> borders = {begin};
+  while (borders.back() < end) {
+    // The subtrees that begin at a leaf are as long as what divides its number, or up to the end.
+    const int64_t first = borders.back();
+    const auto end_of = [&](int64_t size) { return std::min(first + size, leaves); };
+    int64_t size = 1;
+    while (size < most && first % (2 * size) == 0 && end_of(2 * size) <= end &&
+           end_of(size) < leaves) {
+      size *= 2;
+    }
+    borders.push_back(end_of(size));
+  }
+  return borders;
+}
+
 SumTree TreeOfRoots(const std::vector<int64_t>& begins) {
   SumTree tree;
   const auto has_one_holder = [&](int64_t first, int64_t last) {

@@ -23,6 +23,11 @@ SumTree TreeWithin(int64_t leaves, int64_t begin, int64_t end);
 // How many these are.
 int64_t NumRoots(const SumTree& tree);
 
+// The borders of the largest subtrees of at most `most` leaves, a power of two, that make up leaves
+// [begin, end): without a limit those of the holder's roots.
+std::vector<int64_t> Subtrees(int64_t leaves, int64_t begin, int64_t end,
+                              int64_t most = kMostLeaves);
+
 // All holders' roots are added to the total. Holder i has leaves [begins[i], begins[i + 1]); the
 // last entry is the number of all leaves.
 SumTree TreeOfRoots(const std::vector<int64_t>& begins);

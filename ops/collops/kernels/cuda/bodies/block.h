@@ -2,6 +2,11 @@
 
 #include <cstdint>
 
+#if !defined(__CUDACC__)
+#include <cstddef>
+#include <vector>
+#endif
+
 // Marks the functions of which kernels are made. nvcc compiles them for the device; a C++ compiler
 // compiles the same source for the tests and for the simulated device.
 #if defined(__CUDACC__)
@@ -25,6 +30,13 @@
 #define COLLOPS_ROLLED
 #endif
 
+// Before a loop that is written down once for each round, so that what it indexes is in registers.
+#if defined(__CUDACC__)
+#define COLLOPS_UNROLLED _Pragma("unroll")
+#else
+#define COLLOPS_UNROLLED
+#endif
+
 namespace collops::cuda {
 
 // The body of a kernel is a function of its arguments and of the block that runs it:
@@ -35,9 +47,11 @@ namespace collops::cuda {
 // It is a sequence of phases: Each(f) runs f(thread) for every thread of the block, and Sync() lies
 // between two phases of which the later one reads what another thread wrote in the earlier one.
 // All(f) is whether f(thread) is true for every thread, and FromOne(f) what f() is in one of them;
-// both also do what Sync() does. Table() is memory that the threads of a block share. Outside of
-// Each, All and FromOne, all threads of a block take the same way.
+// both also do what Sync() does. Table() and Stages() are memory that the threads of a block share;
+// a PerThread<T>[thread] is a thread's own, kept from one phase to the next. Outside of Each, All
+// and FromOne, all threads of a block take the same way.
 inline constexpr uint32_t kTableWords = 96;
+inline constexpr uint32_t kStagesBytes = 32 * 1024;
 // Threads that run together: what they load side by side is one request.
 inline constexpr uint32_t kWarpThreads = 32;
 
@@ -71,6 +85,16 @@ class DeviceBlock {
     __shared__ uint64_t table[kTableWords];
     return table;
   }
+  __device__ void* Stages() {
+    __shared__ alignas(16) unsigned char stages[kStagesBytes];
+    return stages;
+  }
+  template <class T>
+  struct PerThread {
+    __device__ explicit PerThread(const DeviceBlock&) {}
+    __device__ T& operator[](uint32_t) { return own; }
+    T own;
+  };
 };
 
 #else
@@ -100,12 +124,23 @@ class HostBlock {
     return f();
   }
   uint64_t* Table() { return table_; }
+  void* Stages() {
+    if (stages_.empty()) stages_.resize(kStagesBytes / sizeof(std::max_align_t));
+    return stages_.data();
+  }
+  template <class T>
+  struct PerThread {
+    explicit PerThread(const HostBlock& block) : all(block.threads()) {}
+    T& operator[](uint32_t thread) { return all[thread]; }
+    std::vector<T> all;
+  };
 
  private:
   uint32_t index_;
   uint32_t count_;
   uint32_t threads_;
   uint64_t table_[kTableWords];
+  std::vector<std::max_align_t> stages_;
 };
 
 #endif

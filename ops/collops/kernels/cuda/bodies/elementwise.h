@@ -57,18 +57,19 @@ struct ScaleArgs {
 // A thread takes so many numbers of a row: 16 bytes of a 16-bit type.
 constexpr int kGroup = 8;
 
-// `count` numbers of a row, from column `column` on.
-template <class N>
+// `count` numbers of a row, from column `column` on, of a group of kMost.
+template <class N, size_t kMost>
 COLLOPS_DEVICE void LoadNumbers(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
-                                float (&values)[kGroup]) {
+                                float (&values)[kMost]) {
   using Bits = typename N::Bits;
   constexpr int kBytes = sizeof(Bits);
   constexpr int kLanes = 16 / kBytes;
+  constexpr auto kOfGroup = static_cast<int>(kMost);
   const int64_t begin = row * matrix.row_step + column * matrix.column_step;
   const char* const address = static_cast<const char*>(matrix.data) + begin * kBytes;
-  if (kLanes <= kGroup && count == kGroup && matrix.column_step == 1 &&
+  if (kLanes <= kOfGroup && count == kOfGroup && matrix.column_step == 1 &&
       reinterpret_cast<uintptr_t>(address) % 16 == 0) {
-    for (int wide = 0; wide < kGroup / kLanes; ++wide) {
+    for (int wide = 0; wide < kOfGroup / kLanes; ++wide) {
       const Wide loaded = Load<Wide>(address + wide * 16);
       for (int i = 0; i < kLanes; ++i) {
         values[wide * kLanes + i] = N::Widen(Lane<Bits>(loaded, static_cast<uint32_t>(i)));
@@ -76,22 +77,23 @@ COLLOPS_DEVICE void LoadNumbers(const MatrixArgs& matrix, int64_t row, int64_t c
     }
     return;
   }
-  for (int i = 0; i < kGroup; ++i) {
+  for (int i = 0; i < kOfGroup; ++i) {
     if (i < count) values[i] = N::Widen(Load<Bits>(address + i * matrix.column_step * kBytes));
   }
 }
 
-template <class N>
+template <class N, size_t kMost>
 COLLOPS_DEVICE void StoreNumbers(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
-                                 const float (&values)[kGroup]) {
+                                 const float (&values)[kMost]) {
   using Bits = typename N::Bits;
   constexpr int kBytes = sizeof(Bits);
   constexpr int kLanes = 16 / kBytes;
+  constexpr auto kOfGroup = static_cast<int>(kMost);
   const int64_t begin = row * matrix.row_step + column * matrix.column_step;
   char* const address = static_cast<char*>(matrix.data) + begin * kBytes;
-  if (kLanes <= kGroup && count == kGroup && matrix.column_step == 1 &&
+  if (kLanes <= kOfGroup && count == kOfGroup && matrix.column_step == 1 &&
       reinterpret_cast<uintptr_t>(address) % 16 == 0) {
-    for (int wide = 0; wide < kGroup / kLanes; ++wide) {
+    for (int wide = 0; wide < kOfGroup / kLanes; ++wide) {
       Wide stored = {};
       for (int i = 0; i < kLanes; ++i) {
         PutLane<Bits>(&stored, static_cast<uint32_t>(i), N::Narrow(values[wide * kLanes + i]));
@@ -100,14 +102,15 @@ COLLOPS_DEVICE void StoreNumbers(const MatrixArgs& matrix, int64_t row, int64_t 
     }
     return;
   }
-  for (int i = 0; i < kGroup; ++i) {
+  for (int i = 0; i < kOfGroup; ++i) {
     if (i < count) Store(address + i * matrix.column_step * kBytes, N::Narrow(values[i]));
   }
 }
 
 // Nothing is loaded and nothing stored of any other type.
-COLLOPS_DEVICE inline void LoadAny(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
-                                   float (&values)[kGroup]) {
+template <size_t kMost>
+COLLOPS_DEVICE void LoadAny(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
+                            float (&values)[kMost]) {
   if (matrix.dtype == DType::kFloat32) {
     LoadNumbers<Real<float>>(matrix, row, column, count, values);
   } else if (matrix.dtype == DType::kFloat16) {
@@ -119,8 +122,9 @@ COLLOPS_DEVICE inline void LoadAny(const MatrixArgs& matrix, int64_t row, int64_
   }
 }
 
-COLLOPS_DEVICE inline void StoreAny(const MatrixArgs& matrix, int64_t row, int64_t column,
-                                    int count, const float (&values)[kGroup]) {
+template <size_t kMost>
+COLLOPS_DEVICE void StoreAny(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
+                             const float (&values)[kMost]) {
   if (matrix.dtype == DType::kFloat32) {
     StoreNumbers<Real<float>>(matrix, row, column, count, values);
   } else if (matrix.dtype == DType::kFloat16) {
@@ -133,16 +137,16 @@ COLLOPS_DEVICE inline void StoreAny(const MatrixArgs& matrix, int64_t row, int64
 }
 
 // step(row, column, count) for every group of the matrix, shared among the threads of a grid.
-template <class Block, class Step>
+template <int kMost = kGroup, class Block, class Step>
 COLLOPS_DEVICE void ForEachGroup(int64_t rows, int64_t columns, Block& block, Step step) {
-  const int64_t per_row = (columns + kGroup - 1) / kGroup;
+  const int64_t per_row = (columns + kMost - 1) / kMost;
   block.Each([&](uint32_t thread) {
     COLLOPS_ROLLED
     for (int64_t i = FirstOf(block, thread); i < rows * per_row; i += StepOf(block)) {
       const int64_t row = i / per_row;
-      const int64_t column = (i - row * per_row) * kGroup;
+      const int64_t column = (i - row * per_row) * kMost;
       const int64_t left = columns - column;
-      step(row, column, left < kGroup ? static_cast<int>(left) : kGroup);
+      step(row, column, left < kMost ? static_cast<int>(left) : kMost);
     }
   });
 }

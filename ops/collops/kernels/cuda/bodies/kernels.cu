@@ -1,7 +1,9 @@
 // The kernels: one for each body, by the name that its arguments have. Compiled by nvcc into
 // collops_kernels.fatbin.
 #include "collops/kernels/cuda/bodies/elementwise.h"
+#include "collops/kernels/cuda/bodies/leaf_product.h"
 #include "collops/kernels/cuda/bodies/reduction.h"
+#include "collops/kernels/cuda/bodies/tree_sum.h"
 #include "collops/kernels/cuda/peers/move.h"
 #include "collops/kernels/cuda/peers/reduce_scatter.h"
 #include "collops/kernels/cuda/peers/step.h"
@@ -30,6 +32,19 @@ extern "C" __global__ void __launch_bounds__(512)
     collops_scale(const __grid_constant__ ScaleArgs args) {
   DeviceBlock block;
   Scale(args, block);
+}
+
+// Two blocks are on a multiprocessor: one multiplies where the other one waits for its threads.
+extern "C" __global__ void __launch_bounds__(LeafProductArgs::kThreads, 2)
+    collops_leaf_product(const __grid_constant__ LeafProductArgs args) {
+  DeviceBlock block;
+  LeafProduct(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    collops_tree_sum(const __grid_constant__ TreeSumArgs args) {
+  DeviceBlock block;
+  TreeSum(args, block);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
