@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
+#include "collops/kernels/reduce/leaf_tree.h"
 
 namespace collops::kernels {
 
@@ -27,17 +29,31 @@ struct Beside {
   int multiprocessors = 0;  // that they leave it; 0: not known, or all
 };
 
+// How a product is cut in leaves (reduce/leaf_tree.h): it has leaves [begin, end) of `count`, of which
+// the first k % count are a column longer.
+struct StreamLeaves {
+  int64_t count = 0;  // 0: none
+  int64_t k = 0;      // of all leaves
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 // One step of a computation: c from a and b. What it needs of scratch memory depends on the
 // matrices' shapes and types, not on their addresses.
 struct StreamStep {
   enum Kind {
     kMultiply,  // c = a * b, summed in float32 and rounded once, or of int8 in int32, modulo 2^32;
-                // c has consecutive rows
+                // c has consecutive rows. In `leaves` it is float32: their roots, side by side in
+                // each row of `ld` elements; each leaf as kScale makes it, where there is `scale` or
+                // `token`, but `bias` is added to the first leaf only
     kConvert,   // c = a
     kAdd,       // c = a + b, rounded once; a `b` of one row is added to every row; `c` may be `a`
-    kScale,     // c = (a + bias) * b * token, in float32, each step rounded; int32 `a` and `bias`
-                // are added modulo 2^32. `bias` and `b` are a row, or one number, `token` is a
-                // column; any of them may be missing. `c` may lie where an `a` of its size does
+    kTreeSum,   // c = sums of float32 that are added by `tree`, + b, rounded once. From `a` on each
+                // holder has rows of so many sums side by side, one holder behind the other. `b` is
+                // one row, and may be missing
+    kScale,     // c = (a + bias) * scale * token, in float32, each step rounded; int32 `a` and
+                // `bias` are added modulo 2^32. `bias` and `scale` are a row, or one number, `token`
+                // is a column; any of them may be missing. `c` may lie where an `a` of its size does
   };
   Kind kind = kMultiply;
   DeviceMatrix a;
@@ -45,7 +61,11 @@ struct StreamStep {
   DeviceMatrix c;
   Beside beside = {};
   DeviceMatrix bias = {};
+  DeviceMatrix scale = {};
   DeviceMatrix token = {};
+  StreamLeaves leaves = {};
+  const std::vector<int64_t>* holders = nullptr;  // how many sums each of them has
+  const SumTree* tree = nullptr;                  // of all
 };
 
 // Marks in streams, which other streams can wait for. Destroyed when all work that waits for them
@@ -80,6 +100,9 @@ class StreamCompute {
 
   // Whether there are products of int8.
   virtual bool has_int8() const { return false; }
+
+  // Null, or why there are no products in leaves and no sums by a tree.
+  virtual const char* leaves_missing() const { return nullptr; }
 
   // Elements of a product that a device works on at the same time, so that a shorter one takes as
   // long: 128 processors with 128 x 128 each. The ranks cut their calls by it, so it is the same on

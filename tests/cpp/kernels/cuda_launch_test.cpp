@@ -92,7 +92,7 @@ TEST(KernelsAreLoadedOnceInAContext) {
   EXPECT_TRUE(first.Load().ok());
   EXPECT_TRUE(second.Load().ok());
   EXPECT_EQ(driver.modules, 1);
-  EXPECT_EQ(driver.loaded_functions, static_cast<int>(kKernelNames.size()));
+  EXPECT_EQ(driver.loaded_functions, static_cast<int>(kKernelKinds.size()));
   driver.contexts = {ContextOf(1)};
   EXPECT_TRUE(second.Load().ok());
   EXPECT_EQ(driver.modules, 2);

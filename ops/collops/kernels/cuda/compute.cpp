@@ -1,5 +1,6 @@
 #include "collops/kernels/cuda/compute.h"
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -7,6 +8,8 @@
 
 #include "collops/core/process/per_process.h"
 #include "collops/kernels/cuda/bodies/elementwise.h"
+#include "collops/kernels/cuda/bodies/leaf_product.h"
+#include "collops/kernels/cuda/bodies/tree_sum.h"
 #include "collops/kernels/cuda/devices.h"
 #include "collops/kernels/cuda/driver.h"
 
@@ -61,6 +64,79 @@ MatrixArgs ArgsOf(const DeviceMatrix& matrix) {
 
 int64_t BytesOf(const DeviceMatrix& matrix) {
   return matrix.rows * matrix.columns * SizeOf(matrix.dtype);
+}
+
+// A row of numbers, or one for all columns, that is added to or multiplied with every row.
+MatrixArgs RowArgs(const DeviceMatrix& matrix) {
+  MatrixArgs args = ArgsOf(matrix);
+  args.row_step = 0;
+  if (matrix.columns == 1) args.column_step = 0;
+  if (args.dtype == DType::kInt32) args.dtype = DType::kFloat32;
+  return args;
+}
+
+MatrixArgs ColumnArgs(const DeviceMatrix& matrix) {
+  MatrixArgs args = ArgsOf(matrix);
+  args.column_step = 0;
+  return args;
+}
+
+// How the leaves of a product are shared among the blocks of a GPU: in its roots, or, where these
+// have fewer tiles than a GPU has places for, in smaller parts that are then added up. The same for
+// all GPUs.
+struct LeafCut {
+  std::vector<int64_t> roots;  // borders
+  std::vector<int64_t> parts;
+  int blocks = 1;
+  int most_waiting = 0;
+  int64_t waiting_bytes = 0;
+  int64_t bytes = 0;  // of scratch memory
+
+  bool adds_parts() const { return parts.size() > roots.size(); }
+};
+
+LeafCut CutLeaves(const StreamStep& step) {
+  // Two blocks on each of so many multiprocessors, and at most on so many.
+  constexpr int64_t kEnoughBlocks = 2 * 128;
+  constexpr int64_t kMostBlocks = 2 * 160;
+  const kernels::StreamLeaves& leaves = step.leaves;
+  const int64_t tiles = NumTiles(step.c.rows, step.c.columns);
+  const auto blocks_of = [tiles](const std::vector<int64_t>& borders) {
+    return tiles * (static_cast<int64_t>(borders.size()) - 1);
+  };
+  LeafCut cut;
+  cut.roots = kernels::Subtrees(leaves.count, leaves.begin, leaves.end);
+  cut.parts = cut.roots;
+  for (int64_t most = kernels::kMostLeaves; most > 1 && blocks_of(cut.parts) < kEnoughBlocks;) {
+    most /= 2;
+    std::vector<int64_t> finer = kernels::Subtrees(leaves.count, leaves.begin, leaves.end, most);
+    if (finer.size() > kMostParts + 1) break;
+    cut.parts = std::move(finer);
+  }
+  cut.blocks = static_cast<int>(std::clamp<int64_t>(blocks_of(cut.parts), 1, kMostBlocks));
+  int64_t longest = 1;
+  for (size_t i = 1; i < cut.parts.size(); ++i) {
+    longest = std::max(longest, cut.parts[i] - cut.parts[i - 1]);
+  }
+  while (int64_t{1} << cut.most_waiting < longest) ++cut.most_waiting;
+  cut.waiting_bytes = WaitingBytes(step.c.rows, cut.blocks, cut.most_waiting);
+  cut.bytes = cut.waiting_bytes;
+  if (cut.adds_parts()) {
+    cut.bytes += step.c.rows * step.c.columns * (static_cast<int64_t>(cut.parts.size()) - 1) *
+                 int64_t{sizeof(float)};
+  }
+  return cut;
+}
+
+Status FillSummands(const StreamStep& step, TreeSumArgs* args) {
+  const std::vector<int64_t>& holders = *step.holders;
+  COLLOPS_CHECK_ARG(holders.size() <= kMostHolders && step.tree->size() <= kMostSummands,
+                    ERROR_UNSUPPORTED, "GPUs add at most ", kMostSummands, " sums of leaves from ",
+                    kMostHolders, " ranks, got ", step.tree->size(), " from ", holders.size());
+  args->num_holders = static_cast<int32_t>(holders.size());
+  for (size_t i = 0; i < holders.size(); ++i) args->counts[i] = static_cast<uint8_t>(holders[i]);
+  std::copy(step.tree->begin(), step.tree->end(), args->adds);
+  return Ok();
 }
 
 }  // namespace
@@ -133,9 +209,69 @@ Status CudaCompute::RunPadded(const StreamStep& step, void* scratch, void* strea
   return Launch(padded.result, stream);
 }
 
+Status CudaCompute::MultiplyLeaves(const StreamStep& step, void* scratch, void* stream) {
+  const LeafCut cut = CutLeaves(step);
+  const auto num_parts = static_cast<int64_t>(cut.parts.size()) - 1;
+  auto* const sums =
+      reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + cut.waiting_bytes);
+  auto* const roots = static_cast<float*>(const_cast<void*>(step.c.data));
+  const int64_t rows = step.c.rows;
+  const int64_t columns = step.c.columns;
+  LeafProductArgs args = {};
+  args.a = ArgsOf(step.a);
+  args.b = ArgsOf(step.b);
+  args.c = cut.adds_parts() ? sums : roots;
+  args.c_row_step = cut.adds_parts() ? columns : step.c.ld;
+  args.part_step = cut.adds_parts() ? rows * columns : columns;
+  args.bias = RowArgs(step.bias);
+  args.scale = RowArgs(step.scale);
+  args.token = ColumnArgs(step.token);
+  args.waiting = static_cast<float*>(scratch);
+  args.rows = rows;
+  args.columns = columns;
+  args.k = step.leaves.k;
+  args.leaves = static_cast<int32_t>(step.leaves.count);
+  args.most_waiting = cut.most_waiting;
+  args.num_parts = static_cast<int32_t>(num_parts);
+  for (size_t i = 0; i < cut.parts.size(); ++i) {
+    args.begins[i] = static_cast<int32_t>(cut.parts[i]);
+  }
+  const int blocks = std::min(cut.blocks, kernels_.MostBlocks(LeafProductArgs::kName));
+  COLLOPS_RETURN_IF_ERROR(
+      kernels_.LaunchBlocks(args, blocks, stream, LeafProductArgs::kThreads));
+  if (!cut.adds_parts()) return Ok();
+  // The parts of a root, each with the rows of one holder.
+  auto part = cut.parts.begin();
+  for (size_t root = 0; root + 1 < cut.roots.size(); ++root) {
+    std::vector<int64_t> begins;
+    const float* const first = sums + (part - cut.parts.begin()) * rows * columns;
+    for (; *part < cut.roots[root + 1]; ++part) begins.push_back(*part - cut.roots[root]);
+    const std::vector<int64_t> one_each(begins.size(), 1);
+    begins.push_back(cut.roots[root + 1] - cut.roots[root]);
+    const kernels::SumTree tree = kernels::TreeOfRoots(begins);
+    StreamStep sum;
+    sum.kind = StreamStep::kTreeSum;
+    sum.a = {first, DType::kFloat32, rows, columns, columns, false};
+    sum.c = step.c;
+    sum.c.data = roots + static_cast<int64_t>(root) * columns;
+    sum.holders = &one_each;
+    sum.tree = &tree;
+    COLLOPS_RETURN_IF_ERROR(Launch(sum, stream));
+  }
+  return Ok();
+}
+
 Status CudaCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
   *bytes = 0;
+  if (step.kind == StreamStep::kTreeSum) {
+    TreeSumArgs args = {};
+    return FillSummands(step, &args);
+  }
   if (step.kind != StreamStep::kMultiply) return Ok();
+  if (step.leaves.count > 0) {
+    *bytes = CutLeaves(step).bytes;
+    return Ok();
+  }
   if (step.a.dtype == DType::kInt8 && !Matmul::FitsInt8(step)) {
     const Padded padded = Pad(step, nullptr);
     *bytes = padded.bytes;
@@ -150,6 +286,7 @@ Status CudaCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, vo
   if (!kernels_loaded_) COLLOPS_RETURN_IF_ERROR(kernels_.Load());
   kernels_loaded_ = true;
   if (step.kind != StreamStep::kMultiply) return Launch(step, stream);
+  if (step.leaves.count > 0) return MultiplyLeaves(step, scratch, stream);
   if (step.a.dtype != DType::kInt8) return matmul_.Run(step, scratch, bytes, stream);
   if (!Matmul::FitsInt8(step)) return RunPadded(step, scratch, stream, false);
   for (const DeviceMatrix* const matrix : {&step.a, &step.b}) {
@@ -171,14 +308,10 @@ Status CudaCompute::Launch(const StreamStep& step, void* stream) {
   }
   if (step.kind == StreamStep::kScale) {
     const bool is_whole = step.a.dtype == DType::kInt32;
-    ScaleArgs args = {
-        ArgsOf(step.a), ArgsOf(step.bias), ArgsOf(step.b),  ArgsOf(step.token), ArgsOf(step.c),
-        rows,           columns,           is_whole ? 1 : 0};
-    if (is_whole) args.a.dtype = args.bias.dtype = DType::kFloat32;
-    for (MatrixArgs* const row : {&args.bias, &args.scale}) row->row_step = 0;
-    args.token.column_step = 0;
-    if (step.b.columns == 1) args.scale.column_step = 0;
-    if (step.bias.columns == 1) args.bias.column_step = 0;
+    ScaleArgs args = {ArgsOf(step.a),         RowArgs(step.bias), RowArgs(step.scale),
+                      ColumnArgs(step.token), ArgsOf(step.c),     rows,
+                      columns,                is_whole ? 1 : 0};
+    if (is_whole) args.a.dtype = DType::kFloat32;
     if (step.a.transposed && step.c.transposed) {
       // As the numbers lie in memory.
       std::swap(args.rows, args.columns);
@@ -188,6 +321,16 @@ Status CudaCompute::Launch(const StreamStep& step, void* stream) {
     }
     return kernels_.Launch(args, bytes, stream);
   }
+  if (step.kind == StreamStep::kTreeSum) {
+    TreeSumArgs args = {};
+    COLLOPS_RETURN_IF_ERROR(FillSummands(step, &args));
+    args.summands = static_cast<const float*>(step.a.data);
+    args.residual = RowArgs(step.b);
+    args.c = ArgsOf(step.c);
+    args.rows = rows;
+    args.columns = columns;
+    return kernels_.Launch(args, rows * columns * int64_t{sizeof(float)}, stream);
+  }
   MatrixArgs added = ArgsOf(step.b);
   if (step.b.rows == 1) added.row_step = 0;
   return kernels_.Launch(AddArgs{ArgsOf(step.a), added, ArgsOf(step.c), rows, columns}, bytes,
@@ -195,6 +338,7 @@ Status CudaCompute::Launch(const StreamStep& step, void* stream) {
 }
 
 Status CudaCompute::Prepare(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
+  if (step.leaves.count > 0) return Run(step, scratch, bytes, stream);
   if (step.a.dtype == DType::kInt8 && !Matmul::FitsInt8(step)) {
     return RunPadded(step, scratch, stream, true);
   }

@@ -54,6 +54,8 @@ class CudaCompute : public kernels::StreamCompute {
   struct Padded;
   static Padded Pad(const kernels::StreamStep& step, void* scratch);
   Status RunPadded(const kernels::StreamStep& step, void* scratch, void* stream, bool prepares);
+  // A product in leaves, by a kernel of ours.
+  Status MultiplyLeaves(const kernels::StreamStep& step, void* scratch, void* stream);
   Status Launch(const kernels::StreamStep& step, void* stream);
 
   const DriverApi& api_;

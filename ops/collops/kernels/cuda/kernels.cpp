@@ -95,16 +95,16 @@ struct Modules {
 
 PerProcess<Modules> modules_here;
 
-Status LoadKernel(const DriverApi& api, Module module, const char* name, int multiprocessors,
+Status LoadKernel(const DriverApi& api, Module module, const KernelKind& kind, int multiprocessors,
                   Kernels::Table::Kernel* kernel) {
-  COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.module_get_function(&kernel->function, module, name),
-                                   "cuModuleGetFunction"));
+  COLLOPS_RETURN_IF_ERROR(ToStatus(
+      api, api.module_get_function(&kernel->function, module, kind.name), "cuModuleGetFunction"));
   if (api.func_load != nullptr) {
     COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.func_load(kernel->function), "cuFuncLoad"));
   }
   int blocks = 0;
   COLLOPS_RETURN_IF_ERROR(ToStatus(
-      api, api.occupancy_max_active_blocks(&blocks, kernel->function, Kernels::kThreads, 0),
+      api, api.occupancy_max_active_blocks(&blocks, kernel->function, kind.threads, 0),
       "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
   kernel->most_blocks = std::max(1, blocks * multiprocessors);
   return Ok();
@@ -132,12 +132,12 @@ Status LoadModule(const DriverApi& api, Kernels::Table* table) {
         driver / 1000, ".", driver / 10 % 100, ": ", read.message(),
         "; a driver that is older than the nvcc needs an update, or kernels by an older nvcc");
   }
-  for (size_t i = 0; i < kKernelNames.size(); ++i) {
+  for (size_t i = 0; i < kKernelKinds.size(); ++i) {
     const Status status =
-        LoadKernel(api, module, kKernelNames[i], multiprocessors, &table->kernels[i]);
+        LoadKernel(api, module, kKernelKinds[i], multiprocessors, &table->kernels[i]);
     if (status.ok()) continue;
     static_cast<void>(api.module_unload(module));  // the first error counts
-    return Error(status.code(), "the GPU kernel ", kKernelNames[i], ": ", status.message());
+    return Error(status.code(), "the GPU kernel ", kKernelKinds[i].name, ": ", status.message());
   }
   return Ok();
 }
@@ -166,7 +166,7 @@ Status Kernels::Load() {
 
 const Kernels::Table::Kernel& Kernels::Find(const char* name) const {
   size_t index = 0;
-  while (std::strcmp(kKernelNames[index], name) != 0) ++index;  // nobody has other names
+  while (std::strcmp(kKernelKinds[index].name, name) != 0) ++index;  // nobody has other names
   return table_->kernels[index];
 }
 

@@ -19,11 +19,22 @@
 namespace collops::cuda {
 
 // Every kernel, by the name that its arguments have.
-inline constexpr std::array kKernelNames = {
-    ReduceSlicesArgs::kName, ConvertArgs::kName,       AddArgs::kName,
-    ScaleArgs::kName,        LeafProductArgs::kName,   TreeSumArgs::kName,
-    GateArgs::kName,         MoveArgs::kName,          MoveArgs::kGatedName,
-    ReduceScatterArgs::kName, ReduceScatterArgs::kGatedName};
+struct KernelKind {
+  const char* name;
+  int threads = 512;  // of a block
+};
+inline constexpr std::array kKernelKinds = {KernelKind{ReduceSlicesArgs::kName},
+                                            KernelKind{ConvertArgs::kName},
+                                            KernelKind{AddArgs::kName},
+                                            KernelKind{ScaleArgs::kName},
+                                            KernelKind{LeafProductArgs::kName,
+                                                       LeafProductArgs::kThreads},
+                                            KernelKind{TreeSumArgs::kName},
+                                            KernelKind{GateArgs::kName},
+                                            KernelKind{MoveArgs::kName},
+                                            KernelKind{MoveArgs::kGatedName},
+                                            KernelKind{ReduceScatterArgs::kName},
+                                            KernelKind{ReduceScatterArgs::kGatedName}};
 
 // The kernels of one device, to be launched on its streams. Its context is the thread's current one
 // in every call. A module is loaded once in a context, and stays there until the process ends.
@@ -39,8 +50,9 @@ class Kernels {
   // run, and these for the one to be launched.
   Status Load();
 
-  // Of a block; one that only waits has a thread for every rank, and takes no more of the device.
-  static constexpr int kThreads = 512;
+  // Of a block of most kernels; one that only waits has a thread for every rank, and takes no more
+  // of the device.
+  static constexpr int kThreads = KernelKind{}.threads;
   static constexpr int kWaitingThreads = kMostRanks;
 
   // Puts the kernel of these arguments on the stream, with blocks enough for `bytes` bytes of
@@ -67,7 +79,7 @@ class Kernels {
       Function function = nullptr;
       int most_blocks = 1;
     };
-    std::array<Kernel, kKernelNames.size()> kernels;
+    std::array<Kernel, kKernelKinds.size()> kernels;
     int multiprocessors = 1;
   };
 

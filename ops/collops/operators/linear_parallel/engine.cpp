@@ -96,6 +96,9 @@ EnginePlace PlaceOf(const LinearLayout& layout, Communicator& communicator, bool
   place.on_device = communicator.device().kind != DeviceKind::kCpu;
   place.has_int8 = layout.quant.kind != LinearQuant::kNone;
   place.has_leaves = layout.leaves.count > 0;
+  if (place.on_device && communicator.stream_compute() != nullptr) {
+    place.leaves_missing = communicator.stream_compute()->leaves_missing();
+  }
   place.runs_int8 =
       place.on_device && communicator.stream_compute() != nullptr &&
       (layout.quant.kind == LinearQuant::kWeight || communicator.stream_compute()->has_int8());

@@ -78,8 +78,8 @@ struct LinearStep {
 // The CPU does one after the other; a device has collectives on one stream and the rest on another,
 // where a product waits for its chunk, a sum for its strip's products and a store for its sum. The
 // cuts are equal on all ranks of a group, but for the pieces, which are one rank's. A tile holds
-// the float32 products of a strip, `slots` this rank's part of their sum; there are two of each
-// unless all is done in turn, so that a strip is multiplied while the one before is summed. No
+// the float32 products of a strip, `slots` this rank's part of their sum, or of leaves what it adds
+// up itself; there are two of each unless all is done in turn, so that a strip is multiplied while the one before is summed. No
 // strip is wider than the first.
 struct LinearSchedule {
   static constexpr int kSlots = 2;
@@ -234,6 +234,7 @@ struct EnginePlace {
   bool runs_int8 = false;    // such of int8, on this device
   bool has_experts = false;  // rows go to experts, or from them
   bool has_leaves = false;
+  const char* leaves_missing = nullptr;  // why this device has none
 
   // Whether each rank computes by itself, although there may be others.
   bool alone() const { return gather_ranks == 1 && scatter_ranks == 1; }

@@ -146,7 +146,7 @@ class ExpertMatrices {
     step.kind = StreamStep::kScale;
     step.a = step.c = sums;
     step.c.dtype = DType::kFloat32;
-    step.b = {
+    step.scale = {
         static_cast<const std::byte*>(tensors_.scale) + expert * n * SizeOf(plan_.scale_dtype),
         DType::kFloat32,
         1,

@@ -26,7 +26,8 @@ constexpr int64_t kColumnUnit = 256;
 
 int64_t StripColumns(const LinearPlan& plan, const LinearSchedule& schedule) {
   if (!schedule.has_tiles) return plan.layout.n;
-  const int64_t row_bytes = std::max<int64_t>(plan.layout.total_rows, 1) * int64_t{sizeof(float)};
+  const int64_t row_bytes =
+      std::max<int64_t>(plan.layout.total_rows, 1) * MostRoots(plan) * int64_t{sizeof(float)};
   const DeviceShare share = plan.communicator->device_share();
   const bool have_met = share.multiprocessors > 0;
   const bool has_threads =
@@ -182,7 +183,7 @@ class StreamModel {
   // The products of all ranks of the device, each of which begins while the one before it ends.
   double ProductUs(int64_t columns) const {
     const LinearLayout& layout = plan_.layout;
-    const bool is_float = plan_.dtype == DType::kFloat32;
+    const bool is_float = plan_.dtype == DType::kFloat32 || layout.leaves.count > 0;
     return share_.ranks * 2.0 * static_cast<double>(layout.total_rows * layout.k) *
            static_cast<double>(columns) / ((is_float ? kFloat32Operations : kOperations) * all_);
   }
@@ -238,7 +239,8 @@ class StreamModel {
 
   double SumUs(const LinearSchedule& schedule, int64_t columns, int multiprocessors) const {
     if (!schedule.sums) return 0;
-    const int64_t bytes = plan_.layout.total_rows * columns * int64_t{sizeof(float)};
+    const int64_t bytes =
+        plan_.layout.total_rows * columns * MostRoots(plan_) * int64_t{sizeof(float)};
     return MoveUs(bytes, multiprocessors) * (schedule.all_reduces ? 2 : 1);
   }
 
@@ -282,8 +284,10 @@ std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_tur
   schedule->sums = SumsPartials(plan);
   schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
                                                         [&](int64_t n) { return n == total; });
+  const bool rounds_leaves =
+      plan.layout.leaves.count > 0 && plan.output_dtype != DType::kFloat32;
   schedule->has_tiles = schedule->sums || plan.has_residual || MultipliesInt8(plan) ||
-                        plan.layout.quant.has_token_scale;
+                        plan.layout.quant.has_token_scale || rounds_leaves;
   const int64_t columns = std::max<int64_t>(StripColumns(plan, *schedule), 1);
   CutStrips(plan, FirstColumns(plan, *schedule, columns), columns, schedule.get());
   if (Gathers(plan)) CutGathers(plan, ChunkRows(plan, *schedule), false, schedule.get());

@@ -13,8 +13,25 @@ namespace {
 using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
+int64_t OwnRoots(const LinearPlan& plan) {
+  return RootsOf(plan, static_cast<size_t>(plan.layout.scatter.index));
+}
+
+// The rows of the sums of leaves that each rank of `scatter` adds up: those of its output, or an
+// even share where every rank wants all of them.
+EvenSplit SharesOfSums(const LinearPlan& plan, bool all_reduces) {
+  const RowGroup& group = plan.layout.scatter;
+  EvenSplit shares(plan.layout.total_rows, static_cast<int>(group.ranks.size()));
+  if (!all_reduces) {
+    shares.counts = group.rows;
+    shares.displs = group.begin;
+  }
+  return shares;
+}
+
 Status AcceptsStreams(const EnginePlace& place) {
-  COLLOPS_CHECK_ARG(!place.has_leaves, ERROR_UNSUPPORTED, "it does not sum leaves");
+  COLLOPS_CHECK_ARG(!place.has_leaves || place.leaves_missing == nullptr, ERROR_UNSUPPORTED,
+                    "it does not sum leaves: ", place.leaves_missing);
   COLLOPS_CHECK_ARG(!place.has_int8 || place.runs_int8, ERROR_UNSUPPORTED,
                     "it does not multiply int8");
   COLLOPS_CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,
@@ -63,7 +80,14 @@ class StepMatrices {
               Convert(RowsOf(step.piece), FloatRows(step.piece), step.piece.rows, layout_.k));
         }
         steps.push_back(Product(step));
-        if (MultipliesInt8(plan_) || layout_.quant.has_token_scale) steps.push_back(Scaled(step));
+        const bool scales = MultipliesInt8(plan_) || layout_.quant.has_token_scale;
+        if (scales && !has_leaves()) {
+          StreamStep scale = steps.back();
+          scale.kind = StreamStep::kScale;
+          scale.a = scale.c;
+          scale.c.dtype = DType::kFloat32;
+          steps.push_back(scale);
+        }
         return steps;
       }
       case LinearStep::kStore:
@@ -86,26 +110,40 @@ class StepMatrices {
     return workspace_ + schedule_.tiles[strip % schedule_.num_slots()];
   }
 
+  // What the sum of a strip brings this rank: its rows, or of leaves what it adds up to those.
+  std::byte* slot(int64_t strip) const {
+    return workspace_ + schedule_.slots[strip % schedule_.num_slots()];
+  }
+
   // This rank's rows of a strip, summed, or as they were multiplied.
   std::byte* result(int64_t strip) const {
-    if (!schedule_.sums || schedule_.all_reduces) return tile(strip);
-    return workspace_ + schedule_.slots[strip % schedule_.num_slots()];
+    return schedule_.sums && !schedule_.all_reduces ? slot(strip) : tile(strip);
+  }
+
+  bool has_leaves() const { return layout_.leaves.count > 0; }
+
+  // The sums of some rows of a strip by the tree, from its slot.
+  StreamStep TreeSum(int64_t strip, int64_t rows, std::byte* to) const {
+    const int64_t columns = StripOf(strip).columns;
+    StreamStep step;
+    step.kind = StreamStep::kTreeSum;
+    step.a = {slot(strip), DType::kFloat32, rows, columns, columns, false};
+    step.c = {to, DType::kFloat32, rows, columns, columns, false};
+    step.holders = &plan_.roots;
+    step.tree = &plan_.tree;
+    return step;
   }
 
   // Where the products of a step go.
   DeviceMatrix Products(const LinearStep& step) const {
     const int64_t columns = StripOf(step.strip).columns;
-    const DType dtype = MultipliesInt8(plan_) ? DType::kInt32
-                        : schedule_.has_tiles ? DType::kFloat32
-                                              : plan_.output_dtype;
+    const DType dtype = MultipliesInt8(plan_) && !has_leaves() ? DType::kInt32
+                        : schedule_.has_tiles                  ? DType::kFloat32
+                                                               : plan_.output_dtype;
     std::byte* const data =
         schedule_.has_tiles ? tile(step.strip) : static_cast<std::byte*>(tensors_.output);
-    return {data + step.piece.begin * columns * SizeOf(dtype),
-            dtype,
-            step.piece.rows,
-            columns,
-            columns,
-            false};
+    const int64_t ld = columns * OwnRoots(plan_);
+    return {data + step.piece.begin * ld * SizeOf(dtype), dtype, step.piece.rows, columns, ld, false};
   }
 
   // Where the scales of all rows are gathered.
@@ -124,6 +162,22 @@ class StepMatrices {
     product.b = {from + first, operands_, layout_.k, strip.columns, ld, trans};
     product.c = Products(step);
     product.beside = beside_;
+    const LinearQuant& quant = layout_.quant;
+    if (MultipliesInt8(plan_)) {
+      product.scale = RowOf(quant.scale, tensors_.scale, step.strip);
+      if (quant.bias.count > 0) product.bias = RowOf(quant.bias, tensors_.bias, step.strip);
+    }
+    if (quant.has_token_scale) {
+      const bool in_x = step.piece.chunk == RowPiece::kInX;
+      const auto* const tokens = in_x ? static_cast<const std::byte*>(tensors_.token_scale)
+                                      : token_scales() + step.piece.begin * int64_t{sizeof(float)};
+      product.token = {tokens, DType::kFloat32, step.piece.rows, 1, 1, false};
+    }
+    const LinearLeaves& leaves = layout_.leaves;
+    if (has_leaves()) {
+      const auto own = static_cast<size_t>(layout_.scatter.index);
+      product.leaves = {leaves.count, leaves.k, leaves.begins[own], leaves.begins[own + 1]};
+    }
     return product;
   }
 
@@ -158,7 +212,7 @@ class StepMatrices {
                 layout_.n,
                 ld,
                 trans};
-      step.b = row_of(quant.scale, tensors_.scale);
+      step.scale = row_of(quant.scale, tensors_.scale);
       if (quant.bias.count > 0) step.bias = row_of(quant.bias, tensors_.bias);
       step.c = {workspace_ + schedule_.wide_weight + first * SizeOf(plan_.dtype),
                 plan_.dtype,
@@ -192,27 +246,6 @@ class StepMatrices {
     return step;
   }
 
-  // What the products of int8 of a step stand for, in the place of these.
-  StreamStep Scaled(const LinearStep& step) const {
-    const LinearQuant& quant = layout_.quant;
-    StreamStep scale;
-    scale.kind = StreamStep::kScale;
-    scale.a = Products(step);
-    if (MultipliesInt8(plan_)) {
-      scale.b = RowOf(quant.scale, tensors_.scale, step.strip);
-      if (quant.bias.count > 0) scale.bias = RowOf(quant.bias, tensors_.bias, step.strip);
-    }
-    if (quant.has_token_scale) {
-      const bool in_x = step.piece.chunk == RowPiece::kInX;
-      const auto* const tokens = in_x ? static_cast<const std::byte*>(tensors_.token_scale)
-                                      : token_scales() + step.piece.begin * int64_t{sizeof(float)};
-      scale.token = {tokens, DType::kFloat32, step.piece.rows, 1, 1, false};
-    }
-    scale.c = scale.a;
-    scale.c.dtype = DType::kFloat32;
-    return scale;
-  }
-
   // The numbers of a strip's columns, or the one for all. The float32 of an int64 is its lower
   // half.
   DeviceMatrix RowOf(const LinearQuant::Input& input, const void* data, int64_t strip) const {
@@ -240,8 +273,12 @@ class StepMatrices {
               false};
     };
     StreamStep step;
-    step.kind = plan_.has_residual ? StreamStep::kAdd : StreamStep::kConvert;
-    step.a = {result(number), DType::kFloat32, rows, strip.columns, strip.columns, false};
+    if (has_leaves() && schedule_.sums && !schedule_.all_reduces) {
+      step = TreeSum(number, rows, nullptr);
+    } else {
+      step.kind = plan_.has_residual ? StreamStep::kAdd : StreamStep::kConvert;
+      step.a = {result(number), DType::kFloat32, rows, strip.columns, strip.columns, false};
+    }
     if (plan_.has_residual) step.b = columns_of(tensors_.residual, 1);
     step.c = columns_of(tensors_.output, rows);
     return step;
@@ -277,6 +314,9 @@ Status PlanSteps(const LinearPlan& plan, LinearSchedule* schedule) {
   }
   MakeSteps(plan, schedule);
   const StepMatrices matrices(plan, *schedule, tensors, &nowhere, {});
+  if (matrices.has_leaves() && schedule->sums && !schedule->strips.empty()) {
+    COLLOPS_RETURN_IF_ERROR(compute.ScratchBytes(matrices.TreeSum(0, 1, nullptr), &bytes));
+  }
   for (const LinearStep& step : schedule->steps) {
     if (schedule->IsLikeAnother(step)) continue;
     for (const StreamStep& each : matrices.Of(step)) {
@@ -293,6 +333,7 @@ int64_t SumScratchBytes(const LinearPlan& plan, const LinearSchedule& schedule) 
   const auto ranks = static_cast<int>(plan.layout.scatter.ranks.size());
   const int64_t columns = schedule.strips.front().columns;
   const DType dtype = DType::kFloat32;
+  if (plan.layout.leaves.count > 0) return 0;  // nothing is reduced by a communicator
   if (schedule.all_reduces) {
     return AllReduceScratch(*plan.communicator, dtype, ReduceOp::kSum,
                             plan.layout.total_rows * columns, ranks);
@@ -303,6 +344,7 @@ int64_t SumScratchBytes(const LinearPlan& plan, const LinearSchedule& schedule) 
 void PlaceMemory(LinearPlan* plan, LinearSchedule* schedule) {
   const LinearLayout& layout = plan->layout;
   const int64_t float_bytes = sizeof(float);
+  const bool has_leaves = layout.leaves.count > 0;
   Places places(plan->stream_compute->alignment());
   const bool gathers_here = Gathers(*plan) && !plan->returns_gathered;
   schedule->gathered = places.Take(gathers_here ? layout.total_rows * RowBytes(*plan) : 0);
@@ -320,9 +362,15 @@ void PlaceMemory(LinearPlan* plan, LinearSchedule* schedule) {
       std::min(static_cast<size_t>(schedule->num_slots()), schedule->strips.size());
   for (size_t slot = 0; slot < slots && schedule->has_tiles; ++slot) {
     const int64_t columns = schedule->strips[slot].columns;  // no later strip is wider
-    schedule->tiles[slot] = places.Take(layout.total_rows * columns * float_bytes);
-    const bool scatters = schedule->sums && !schedule->all_reduces;
-    schedule->slots[slot] = places.Take(scatters ? OwnRows(*plan) * columns * float_bytes : 0);
+    const int64_t roots = OwnRoots(*plan);
+    schedule->tiles[slot] = places.Take(layout.total_rows * columns * roots * float_bytes);
+    int64_t rows = schedule->sums && !schedule->all_reduces ? OwnRows(*plan) : 0;
+    if (has_leaves && schedule->sums) {
+      rows = SharesOfSums(*plan, schedule->all_reduces)
+                 .counts[static_cast<size_t>(layout.scatter.index)] *
+             static_cast<int64_t>(plan->tree.size());
+    }
+    schedule->slots[slot] = places.Take(rows * columns * float_bytes);
   }
   schedule->sum_scratch = places.Take(SumScratchBytes(*plan, *schedule));
   schedule->scratch = places.Take(schedule->scratch_bytes);
@@ -407,10 +455,15 @@ class StreamLinear {
     Agreement terms = run_.agreement.WithoutTerms();
     terms.EqualText("dtype", Name(plan_.dtype));
     for (const char* const term :
-         {"type", "agDim", "rsDim", "innerDimIsAg", "k", "n", "the sum of the rows"}) {
+         {"type", "agDim", "rsDim", "innerDimIsAg", "sumLeaves", "n", "the sum of the rows"}) {
       terms.Equal(term, run_.agreement.Value(term));
     }
     terms.EqualList(list, group.rows.data(), size);
+    if (!matrices_.has_leaves() || &group == &layout_.gather) {
+      terms.Equal("k", layout_.k);
+    } else {
+      terms.EqualList("the ranks' first leaves", layout_.leaves.begins.data(), size);
+    }
     return terms;
   }
 
@@ -457,9 +510,7 @@ class StreamLinear {
         // Nothing is multiplied beside the last sum, which may so have all of the device.
         if (strip + 1 == schedule_.strips.size()) COLLOPS_RETURN_IF_ERROR(Join());
         COLLOPS_RETURN_IF_ERROR(Order(products_, collectives_));
-        COLLOPS_RETURN_IF_ERROR(
-            InGroup(plan_, layout_.scatter.ranks,
-                    schedule_.all_reduces ? AllReduce(step.strip) : Scatter(step.strip)));
+        COLLOPS_RETURN_IF_ERROR(InGroup(plan_, layout_.scatter.ranks, Sum(step.strip)));
         return PutMark(&summed_[strip]);
       case LinearStep::kStore:
         if (schedule_.sums) COLLOPS_RETURN_IF_ERROR(WaitForMark(summed_[strip]));
@@ -530,6 +581,61 @@ class StreamLinear {
     const DeviceMatrix products = matrices_.Products(step);
     const int64_t bytes = products.rows * products.columns * SizeOf(products.dtype);
     return compute_.SetZero(const_cast<void*>(products.data), bytes, products_);
+  }
+
+  Status Sum(int64_t strip) {
+    if (matrices_.has_leaves()) return SumLeaves(strip);
+    return schedule_.all_reduces ? AllReduce(strip) : Scatter(strip);
+  }
+
+  // The roots of all ranks go to those who add them up, which kStore does, or, where all want the
+  // sums, this.
+  Status SumLeaves(int64_t number) {
+    const int64_t columns = schedule_.strips[static_cast<size_t>(number)].columns;
+    const auto index = static_cast<size_t>(layout_.scatter.index);
+    EvenSplit shares = SharesOfSums(plan_, schedule_.all_reduces);
+    std::vector<int64_t> send_counts, sdispls, recv_counts, rdispls;
+    int64_t received = 0;
+    for (size_t m = 0; m < layout_.scatter.ranks.size(); ++m) {
+      send_counts.push_back(shares.counts[m] * columns * OwnRoots(plan_));
+      sdispls.push_back(shares.displs[m] * columns * OwnRoots(plan_));
+      recv_counts.push_back(shares.counts[index] * columns * RootsOf(plan_, m));
+      rdispls.push_back(received);
+      received += recv_counts.back();
+    }
+    ExchangeVCall exchange;
+    exchange.agreement = &scatter_terms_;
+    exchange.dtype = DType::kFloat32;
+    exchange.x = matrices_.tile(number);
+    exchange.send_counts = send_counts.data();
+    exchange.sdispls = sdispls.data();
+    exchange.output = matrices_.slot(number);
+    exchange.recv_counts = recv_counts.data();
+    exchange.rdispls = rdispls.data();
+    exchange.stream = collectives_;
+    COLLOPS_RETURN_IF_ERROR(parts_.scatter->ExchangeV(exchange));
+    if (!schedule_.all_reduces) return Ok();
+    // Nobody reads this rank's roots any more.
+    for (size_t m = 0; m < shares.counts.size(); ++m) {
+      shares.counts[m] *= columns;
+      shares.displs[m] *= columns;
+    }
+    std::byte* const sums = matrices_.tile(number);
+    std::byte* const own = sums + shares.displs[index] * int64_t{sizeof(float)};
+    if (shares.counts[index] > 0) {
+      const int64_t rows = shares.counts[index] / columns;
+      COLLOPS_RETURN_IF_ERROR(
+          compute_.Run(matrices_.TreeSum(number, rows, own), nullptr, 0, collectives_));
+    }
+    AllGatherVCall gather;
+    gather.agreement = &scatter_terms_;
+    gather.dtype = DType::kFloat32;
+    gather.x = own;
+    gather.output = sums;
+    gather.recv_counts = shares.counts.data();
+    gather.rdispls = shares.displs.data();
+    gather.stream = collectives_;
+    return parts_.scatter->AllGatherV(gather);
   }
 
   Status AllReduce(int64_t strip) {

@@ -140,6 +140,9 @@ class AclCompute : public kernels::StreamCompute {
   Status Available() override;
   Status OnDevice(const std::function<Status()>& work) override;
   bool has_int8() const override;
+  const char* leaves_missing() const override {
+    return "aclnn's products do not add in ascending k, and HCCL adds in an order of its own";
+  }
   int64_t alignment() const override { return kAlignment; }
   Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
   Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;

@@ -512,11 +512,13 @@ AclCompute::Operators AclCompute::OperatorsOf(const StreamStep& step, void* scra
       const DeviceMatrix real = take(DType::kFloat32, step.c.rows, step.c.columns);
       add(Operator::kCast, step.a, {}, real);
       if (has_bias && !is_whole) add(Operator::kAdd, real, step.bias, real);
-      if (step.b.data != nullptr) add(Operator::kMul, real, step.b, real);
+      if (step.scale.data != nullptr) add(Operator::kMul, real, step.scale, real);
       if (step.token.data != nullptr) add(Operator::kMul, real, step.token, real);
       operators.all.back().c = step.c;
       break;
     }
+    case StreamStep::kTreeSum:
+      break;  // leaves_missing()
   }
   return operators;
 }

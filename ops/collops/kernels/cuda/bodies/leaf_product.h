@@ -443,14 +443,14 @@ class LeafTiles {
     COLLOPS_UNROLLED
     for (uint32_t quad = 0; quad < kQuads; ++quad) {
       float biases[kQuad] = {};
-      float scales[kQuad] = {};
+      float scales[kQuad] = {1, 1, 1, 1};
       if constexpr (kIsWhole) {
         const int64_t column = ColumnOf(thread, quad);
         const int count = ColumnsFrom(column);
         if (args_.bias.data != nullptr && leaf == args_.begins[0]) {
           LoadNumbers<Real<float>>(args_.bias, 0, column, count, biases);
         }
-        LoadAny(args_.scale, 0, column, count, scales);
+        if (args_.scale.data != nullptr) LoadAny(args_.scale, 0, column, count, scales);
       }
       COLLOPS_UNROLLED
       for (uint32_t i = 0; i < kThreadRows; ++i) {
