@@ -164,6 +164,9 @@ LEAVES_RUNS = [
     Run("atb", 3, "window", threads=True, num_threads=1),
     Run("atb", 4, num_threads=2),
     Run("atb", 6, num_threads=1),
+    *on_gpus("atb", 2),
+    *on_gpus("atb", 6),
+    *on_gpus("atb", 3, threads=True),
 ]
 LARGE_LINEAR_RUNS = [
     *(Run("atb", 2, memory, num_threads=1) for memory in ("plain", "window")),
@@ -177,7 +180,7 @@ NO_EXPERTS = {name: f"refused: backend {name} does not run it" for name in ("hcc
 NO_QUANTISED_SUMS = dict.fromkeys(
     ("hccl", *GPU_BACKENDS), "refused: AllReduce with a quantType runs on CPU tensors alone"
 )
-NO_LEAVES = dict.fromkeys(("hccl", *GPU_BACKENDS), "refused: it does not sum leaves")
+NO_LEAVES = {"hccl": "refused: aclnn's products do not add in ascending k"}
 OF_THE_CPU = dict.fromkeys(
     ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
 )
