@@ -66,7 +66,11 @@ class Product:
     ) -> None:
         call = case.linear
         assert call is not None
-        lists = {"gather_rows": call.gather_rows, "scatter_rows": call.scatter_rows}
+        lists = {
+            "gather_rows": call.gather_rows,
+            "scatter_rows": call.scatter_rows,
+            "sum_columns": call.sum_columns,
+        }
         grid = collops.TwoDimTPInfo(
             ag_dim=call.ag_dim, rs_dim=call.rs_dim, inner_dim_is_ag=int(call.inner_dim_is_ag)
         )
@@ -75,7 +79,7 @@ class Product:
             collops.LinearParallelParam(
                 rank=rank, rank_size=case.rank_size, type=call.type, two_dim_tp_info=grid,
                 trans_weight=call.trans_weight, has_residual=call.has_residual,
-                keep_intermediate=call.keep_intermediate,
+                keep_intermediate=call.keep_intermediate, sum_leaves=call.sum_leaves,
                 **{name: list(rows[rank]) for name, rows in lists.items() if rows}, **fields,
             ),
             engine=engine,

@@ -76,6 +76,16 @@ def test_operators_in_several_libraries(tmp_path: Path, monkeypatch: pytest.Monk
     assert said == [("libopapi.so", "undefined"), *absent]
 
 
+@pytest.mark.parametrize("kind", [Kind.LINEAR_ALL_REDUCE, Kind.PURE_LINEAR])
+def test_leaves_are_refused_before_anything_is_sent(npu: Any, kind: Kind) -> None:
+    """Whether HCCL adds or not: aclnn's products are none in ascending k. The other rank is no part
+    of it."""
+    case = product(kind, [2, 2], k=4, sum_leaves=4)
+    why = "it does not sum leaves: aclnn's products do not add in ascending k, and HCCL adds in"
+    with pytest.raises(NotImplementedError, match=re.escape(why)):
+        Product(npu, case, 0, **HCCL.fields)
+
+
 def test_two_calls_on_two_streams(npu: Any, torch_module: ModuleType) -> None:
     """Workspaces are freed, and taken and filled by others, once the calls have returned."""
     kinds = (Kind.LINEAR_REDUCE_SCATTER, Kind.ALL_GATHER_LINEAR)

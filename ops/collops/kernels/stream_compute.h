@@ -29,8 +29,8 @@ struct Beside {
   int multiprocessors = 0;  // that they leave it; 0: not known, or all
 };
 
-// How a product is cut in leaves (reduce/leaf_tree.h): it has leaves [begin, end) of `count`, of which
-// the first k % count are a column longer.
+// How a product is cut in leaves (reduce/leaf_tree.h): it has leaves [begin, end) of `count`, of
+// which the first k % count are a column longer.
 struct StreamLeaves {
   int64_t count = 0;  // 0: none
   int64_t k = 0;      // of all leaves
@@ -44,16 +44,17 @@ struct StreamStep {
   enum Kind {
     kMultiply,  // c = a * b, summed in float32 and rounded once, or of int8 in int32, modulo 2^32;
                 // c has consecutive rows. In `leaves` it is float32: their roots, side by side in
-                // each row of `ld` elements; each leaf as kScale makes it, where there is `scale` or
-                // `token`, but `bias` is added to the first leaf only
+                // each row of `ld` elements. There each leaf becomes what kScale makes of it, but
+                // `bias` is added to the first one only
     kConvert,   // c = a
     kAdd,       // c = a + b, rounded once; a `b` of one row is added to every row; `c` may be `a`
     kTreeSum,   // c = sums of float32 that are added by `tree`, + b, rounded once. From `a` on each
-                // holder has rows of so many sums side by side, one holder behind the other. `b` is
-                // one row, and may be missing
+                // holder has rows of so many sums side by side, one holder behind the other. `b`
+                // is one row, and may be missing
     kScale,     // c = (a + bias) * scale * token, in float32, each step rounded; int32 `a` and
-                // `bias` are added modulo 2^32. `bias` and `scale` are a row, or one number, `token`
-                // is a column; any of them may be missing. `c` may lie where an `a` of its size does
+                // `bias` are added modulo 2^32. `bias` and `scale` are a row, or one number,
+                // `token` is a column; any of them may be missing. `c` may lie where an `a` of its
+                // size does
   };
   Kind kind = kMultiply;
   DeviceMatrix a;

@@ -56,8 +56,8 @@ struct Case {
   int64_t leaves;
   int64_t begin;
   int64_t end;
-  bool transposed;  // the weight is [n, k]
-  int64_t gap = 0;  // between rows in memory
+  bool transposed;                               // the weight is [n, k]
+  int64_t gap = 0;                               // between rows in memory
   int64_t most = collops::kernels::kMostLeaves;  // leaves of a part
   bool dequantises = false;
 };
@@ -121,7 +121,8 @@ void Check(const Case& c, std::mt19937_64& random) {
 
   LeafProductArgs args = {};
   args.a = {const_cast<char*>(a.At(0, 0)), a.ld, 1, c.dtype};
-  args.b = {const_cast<char*>(b.At(0, 0)), c.transposed ? 1 : b.ld, c.transposed ? b.ld : 1, c.dtype};
+  args.b = {const_cast<char*>(b.At(0, 0)), c.transposed ? 1 : b.ld, c.transposed ? b.ld : 1,
+            c.dtype};
   args.c = out.data() + c.gap;
   args.c_row_step = row_step;
   args.part_step = c.columns + c.gap;
@@ -220,10 +221,10 @@ TEST(SumsThatALeafEndsAreThoseOfTheTree) {
     for (int64_t begin = 0; begin < leaves; ++begin) {
       const SumTree tree = TreeWithin(leaves, begin, leaves);
       for (int64_t leaf = begin; leaf < leaves; ++leaf) {
-        EXPECT_EQ(collops::cuda::AddsBehindLeaf(static_cast<int32_t>(leaves),
-                                                static_cast<int32_t>(begin),
-                                                static_cast<int32_t>(leaf)),
-                  int{tree[static_cast<size_t>(leaf - begin)]});
+        EXPECT_EQ(
+            collops::cuda::AddsBehindLeaf(static_cast<int32_t>(leaves), static_cast<int32_t>(begin),
+                                          static_cast<int32_t>(leaf)),
+            int{tree[static_cast<size_t>(leaf - begin)]});
       }
     }
   }
@@ -231,8 +232,11 @@ TEST(SumsThatALeafEndsAreThoseOfTheTree) {
 
 TEST(ATreeSumHasTheBitsOfStoreSum) {
   std::mt19937_64 random(41);
-  for (const std::vector<int64_t>& begins :
-       {std::vector<int64_t>{0, 1}, {0, 3, 8}, {0, 1, 15, 16}, {0, 5, 6, 11, 13}, {0, 1, 4095, 4096}}) {
+  for (const std::vector<int64_t>& begins : {std::vector<int64_t>{0, 1},
+                                             {0, 3, 8},
+                                             {0, 1, 15, 16},
+                                             {0, 5, 6, 11, 13},
+                                             {0, 1, 4095, 4096}}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       const int64_t rows = 5;
       const int64_t columns = dtype == DType::kFloat32 ? 20 : 13;
@@ -255,7 +259,8 @@ TEST(ATreeSumHasTheBitsOfStoreSum) {
       const std::vector<float> summands = DrawFloats(static_cast<size_t>(end), random);
       std::vector<char> residual(static_cast<size_t>(columns * SizeOf(dtype)));
       for (int64_t j = 0; j < columns; ++j) {
-        half_reference::Write(dtype, 0.37 * static_cast<double>(j), residual.data() + j * SizeOf(dtype));
+        half_reference::Write(dtype, 0.37 * static_cast<double>(j),
+                              residual.data() + j * SizeOf(dtype));
       }
       const int64_t ld = columns + 1;
       std::vector<char> out(static_cast<size_t>(rows * ld * SizeOf(dtype)), 0x5b);

@@ -21,6 +21,18 @@ def test_types_options_and_grids(gpu: Any, ranks: int) -> None:
     run_cases(gpu, all_cases("linear_parallel", rank_sizes=(ranks,), text=text), ON_ONE)
 
 
+def test_leaves(gpu: Any) -> None:
+    """Bit for bit: leaves of whole subtrees, of several roots, and of one row in many blocks."""
+    cases = [
+        *(case for case in all_cases("linear_parallel", rank_sizes=(4,), text="leaves")
+          if case.linear is not None and not case.linear.is_quantised),
+        product(Kind.LINEAR_ALL_REDUCE, [1] * 4, k=64, n=300, data="random", sum_leaves=64),
+        product(GRID, [5, 2, 1, 4], k=30, grid=(2, 2, False), scatter=[[6, 0]] * 2 + [[1, 5]] * 2,
+                data="random", dtype="bfloat16", sum_leaves=6, has_residual=True),
+    ]  # fmt: skip
+    run_cases(gpu, cases, ON_ONE)
+
+
 def test_eight_ranks(gpu: Any) -> None:
     rows = [5, 0, 1, 40, 2, 7, 0, 3]
     cases = [
@@ -54,5 +66,6 @@ def test_nccl_loads_the_products_of_all_together(gpu: Any) -> None:
         product(Kind.ALL_GATHER_LINEAR, [1100, 1000], k=3, n=2048, dtype="float16"),
         product(Kind.LINEAR_REDUCE_SCATTER, [8, 8], scatter=[[3, 5]] * 2),
         product(Kind.LINEAR_ALL_REDUCE, [8300] * 2, k=3, n=600, dtype="float16"),
+        product(Kind.LINEAR_REDUCE_SCATTER, [8] * 2, k=6, data="random", sum_leaves=4),
     ]
     run_cases(gpu, cases, NCCL_ON_ONE, NCCL_MULTI_RANK_GPU_ENABLE="1")

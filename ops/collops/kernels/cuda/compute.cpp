@@ -212,8 +212,7 @@ Status CudaCompute::RunPadded(const StreamStep& step, void* scratch, void* strea
 Status CudaCompute::MultiplyLeaves(const StreamStep& step, void* scratch, void* stream) {
   const LeafCut cut = CutLeaves(step);
   const auto num_parts = static_cast<int64_t>(cut.parts.size()) - 1;
-  auto* const sums =
-      reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + cut.waiting_bytes);
+  auto* const sums = reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + cut.waiting_bytes);
   auto* const roots = static_cast<float*>(const_cast<void*>(step.c.data));
   const int64_t rows = step.c.rows;
   const int64_t columns = step.c.columns;
@@ -237,8 +236,7 @@ Status CudaCompute::MultiplyLeaves(const StreamStep& step, void* scratch, void* 
     args.begins[i] = static_cast<int32_t>(cut.parts[i]);
   }
   const int blocks = std::min(cut.blocks, kernels_.MostBlocks(LeafProductArgs::kName));
-  COLLOPS_RETURN_IF_ERROR(
-      kernels_.LaunchBlocks(args, blocks, stream, LeafProductArgs::kThreads));
+  COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(args, blocks, stream, LeafProductArgs::kThreads));
   if (!cut.adds_parts()) return Ok();
   // The parts of a root, each with the rows of one holder.
   auto part = cut.parts.begin();
@@ -308,9 +306,14 @@ Status CudaCompute::Launch(const StreamStep& step, void* stream) {
   }
   if (step.kind == StreamStep::kScale) {
     const bool is_whole = step.a.dtype == DType::kInt32;
-    ScaleArgs args = {ArgsOf(step.a),         RowArgs(step.bias), RowArgs(step.scale),
-                      ColumnArgs(step.token), ArgsOf(step.c),     rows,
-                      columns,                is_whole ? 1 : 0};
+    ScaleArgs args = {ArgsOf(step.a),
+                      RowArgs(step.bias),
+                      RowArgs(step.scale),
+                      ColumnArgs(step.token),
+                      ArgsOf(step.c),
+                      rows,
+                      columns,
+                      is_whole ? 1 : 0};
     if (is_whole) args.a.dtype = DType::kFloat32;
     if (step.a.transposed && step.c.transposed) {
       // As the numbers lie in memory.

@@ -103,9 +103,9 @@ Status LoadKernel(const DriverApi& api, Module module, const KernelKind& kind, i
     COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.func_load(kernel->function), "cuFuncLoad"));
   }
   int blocks = 0;
-  COLLOPS_RETURN_IF_ERROR(ToStatus(
-      api, api.occupancy_max_active_blocks(&blocks, kernel->function, kind.threads, 0),
-      "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(api, api.occupancy_max_active_blocks(&blocks, kernel->function, kind.threads, 0),
+               "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
   kernel->most_blocks = std::max(1, blocks * multiprocessors);
   return Ok();
 }

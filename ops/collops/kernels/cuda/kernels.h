@@ -23,18 +23,18 @@ struct KernelKind {
   const char* name;
   int threads = 512;  // of a block
 };
-inline constexpr std::array kKernelKinds = {KernelKind{ReduceSlicesArgs::kName},
-                                            KernelKind{ConvertArgs::kName},
-                                            KernelKind{AddArgs::kName},
-                                            KernelKind{ScaleArgs::kName},
-                                            KernelKind{LeafProductArgs::kName,
-                                                       LeafProductArgs::kThreads},
-                                            KernelKind{TreeSumArgs::kName},
-                                            KernelKind{GateArgs::kName},
-                                            KernelKind{MoveArgs::kName},
-                                            KernelKind{MoveArgs::kGatedName},
-                                            KernelKind{ReduceScatterArgs::kName},
-                                            KernelKind{ReduceScatterArgs::kGatedName}};
+inline constexpr std::array kKernelKinds = {
+    KernelKind{ReduceSlicesArgs::kName},
+    KernelKind{ConvertArgs::kName},
+    KernelKind{AddArgs::kName},
+    KernelKind{ScaleArgs::kName},
+    KernelKind{LeafProductArgs::kName, LeafProductArgs::kThreads},
+    KernelKind{TreeSumArgs::kName},
+    KernelKind{GateArgs::kName},
+    KernelKind{MoveArgs::kName},
+    KernelKind{MoveArgs::kGatedName},
+    KernelKind{ReduceScatterArgs::kName},
+    KernelKind{ReduceScatterArgs::kGatedName}};
 
 // The kernels of one device, to be launched on its streams. Its context is the thread's current one
 // in every call. A module is loaded once in a context, and stays there until the process ends.

@@ -79,8 +79,8 @@ struct LinearStep {
 // where a product waits for its chunk, a sum for its strip's products and a store for its sum. The
 // cuts are equal on all ranks of a group, but for the pieces, which are one rank's. A tile holds
 // the float32 products of a strip, `slots` this rank's part of their sum, or of leaves what it adds
-// up itself; there are two of each unless all is done in turn, so that a strip is multiplied while the one before is summed. No
-// strip is wider than the first.
+// up itself; there are two of each unless all is done in turn, so that a strip is multiplied while
+// the one before is summed. No strip is wider than the first.
 struct LinearSchedule {
   static constexpr int kSlots = 2;
 

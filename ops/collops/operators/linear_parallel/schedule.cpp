@@ -284,8 +284,7 @@ std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_tur
   schedule->sums = SumsPartials(plan);
   schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
                                                         [&](int64_t n) { return n == total; });
-  const bool rounds_leaves =
-      plan.layout.leaves.count > 0 && plan.output_dtype != DType::kFloat32;
+  const bool rounds_leaves = plan.layout.leaves.count > 0 && plan.output_dtype != DType::kFloat32;
   schedule->has_tiles = schedule->sums || plan.has_residual || MultipliesInt8(plan) ||
                         plan.layout.quant.has_token_scale || rounds_leaves;
   const int64_t columns = std::max<int64_t>(StripColumns(plan, *schedule), 1);

@@ -143,7 +143,8 @@ class StepMatrices {
     std::byte* const data =
         schedule_.has_tiles ? tile(step.strip) : static_cast<std::byte*>(tensors_.output);
     const int64_t ld = columns * OwnRoots(plan_);
-    return {data + step.piece.begin * ld * SizeOf(dtype), dtype, step.piece.rows, columns, ld, false};
+    return {
+        data + step.piece.begin * ld * SizeOf(dtype), dtype, step.piece.rows, columns, ld, false};
   }
 
   // Where the scales of all rows are gathered.

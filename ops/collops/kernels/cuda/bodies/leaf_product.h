@@ -39,15 +39,15 @@ constexpr int kMostParts = 64;
 struct LeafProductArgs {
   static constexpr const char* kName = "collops_leaf_product";
   static constexpr uint32_t kThreads = 256;
-  MatrixArgs a;       // [rows, k of these leaves]; column_step is 1
-  MatrixArgs b;       // [k of these leaves, columns], of a's type; one of the steps is 1
-  float* c;           // of the first part; consecutive rows
+  MatrixArgs a;  // [rows, k of these leaves]; column_step is 1
+  MatrixArgs b;  // [k of these leaves, columns], of a's type; one of the steps is 1
+  float* c;      // of the first part; consecutive rows
   int64_t c_row_step;
   int64_t part_step;  // elements from a part's C to the next one's
   MatrixArgs bias;    // a row
   MatrixArgs scale;   // a row
   MatrixArgs token;   // a column
-  float* waiting;  // for every block most_waiting tiles; a multiple of 16
+  float* waiting;     // for every block most_waiting tiles; a multiple of 16
   int64_t rows;
   int64_t columns;
   int64_t k;       // of all leaves
@@ -134,7 +134,8 @@ class Loaded {
   COLLOPS_DEVICE Loaded(const char* address, uint32_t count) {
     if (count >= kCount && reinterpret_cast<uintptr_t>(address) % sizeof(Vector) == 0) {
       COLLOPS_UNROLLED
-      for (uint32_t i = 0; i < kVectors; ++i) vectors_[i] = Load<Vector>(address + i * sizeof(Vector));
+      for (uint32_t i = 0; i < kVectors; ++i)
+        vectors_[i] = Load<Vector>(address + i * sizeof(Vector));
       return;
     }
     COLLOPS_UNROLLED
@@ -225,9 +226,7 @@ class LeafTiles {
   };
 
   // Where a leaf begins, from the first of the launch.
-  COLLOPS_DEVICE int64_t Border(int32_t leaf) const {
-    return CutOf(leaf) - CutOf(args_.begins[0]);
-  }
+  COLLOPS_DEVICE int64_t Border(int32_t leaf) const { return CutOf(leaf) - CutOf(args_.begins[0]); }
   COLLOPS_DEVICE int64_t CutOf(int32_t leaf) const {
     const int64_t more = args_.k % args_.leaves;
     return args_.k / args_.leaves * leaf + (leaf < more ? leaf : more);
@@ -284,8 +283,8 @@ class LeafTiles {
     uint32_t line;
     uint32_t k;
   };
-  // Lines whose k are side by side: neighbours in a warp have neighbouring lines, so that they store
-  // side by side.
+  // Lines whose k are side by side: neighbours in a warp have neighbouring lines, so that they
+  // store side by side.
   static COLLOPS_DEVICE Place AlongK(uint32_t thread, uint32_t lines) {
     return {thread % lines, thread / lines * kLoads};
   }
@@ -309,7 +308,8 @@ class LeafTiles {
     Fetched fetched;
     const Place a = AlongK(thread, kTileRows);
     if (a.k < step.count() && row_ + a.line < args_.rows) {
-      fetched.a = Numbers(At(args_.a, row_ + a.line, step.k + a.k), AtMostLoads(step.count() - a.k));
+      fetched.a =
+          Numbers(At(args_.a, row_ + a.line, step.k + a.k), AtMostLoads(step.count() - a.k));
     }
     const Place b = b_along_k() ? AlongK(thread, kTileColumns) : AlongColumns(thread);
     const int64_t column = column_ + b.line;
@@ -362,7 +362,8 @@ class LeafTiles {
     return QuadOf(Down(thread), i / kQuad) * kQuad + i % kQuad;
   }
 
-  static COLLOPS_DEVICE void MultiplyOne(const Stage& stage, uint32_t k, uint32_t thread, Sums* sums) {
+  static COLLOPS_DEVICE void MultiplyOne(const Stage& stage, uint32_t k, uint32_t thread,
+                                         Sums* sums) {
     Value a[kThreadRows];
     Quad b[kQuads];
     if constexpr (kThreadRows == 1) {
@@ -377,7 +378,8 @@ class LeafTiles {
       }
     }
     COLLOPS_UNROLLED
-    for (uint32_t quad = 0; quad < kQuads; ++quad) b[quad] = stage.b[k][QuadOf(Across(thread), quad)];
+    for (uint32_t quad = 0; quad < kQuads; ++quad)
+      b[quad] = stage.b[k][QuadOf(Across(thread), quad)];
     COLLOPS_UNROLLED
     for (uint32_t i = 0; i < kThreadRows; ++i) {
       COLLOPS_UNROLLED
@@ -392,7 +394,8 @@ class LeafTiles {
   }
 
   // No zeros are added behind the leaf's end: they would make a sum of -0 a +0.
-  static COLLOPS_DEVICE void Multiply(const Stage& stage, uint32_t count, uint32_t thread, Sums* sums) {
+  static COLLOPS_DEVICE void Multiply(const Stage& stage, uint32_t count, uint32_t thread,
+                                      Sums* sums) {
     if (count == kStageK) {
       COLLOPS_UNROLLED
       for (uint32_t k = 0; k < kStageK; ++k) MultiplyOne(stage, k, thread, sums);
@@ -411,7 +414,7 @@ class LeafTiles {
     for (int i = 1; i <= adds; ++i) {
       ForEachQuad([&](uint32_t row, uint32_t quad) {
         const auto waiting = Load<Four<float>>(WaitingAt(num_waiting - i, row, quad, thread));
-        float(&sum)[kQuad] = totals[row][quad].values;
+        float (&sum)[kQuad] = totals[row][quad].values;
         COLLOPS_UNROLLED
         for (uint32_t j = 0; j < kQuad; ++j) sum[j] = waiting.values[j] + sum[j];
       });
@@ -471,12 +474,13 @@ class LeafTiles {
     for (uint32_t i = 0; i < kThreadRows; ++i) {
       const int64_t row = row_ + RowOf(thread, i);
       if (row >= args_.rows) continue;
-      const float token = Load<float>(static_cast<const float*>(args_.token.data) +
-                                      row * args_.token.row_step);
+      const float token =
+          Load<float>(static_cast<const float*>(args_.token.data) + row * args_.token.row_step);
       COLLOPS_UNROLLED
       for (uint32_t quad = 0; quad < kQuads; ++quad) {
         COLLOPS_UNROLLED
-        for (uint32_t j = 0; j < kQuad; ++j) (*totals)[i][quad].values[j] = (*totals)[i][quad].values[j] * token;
+        for (uint32_t j = 0; j < kQuad; ++j)
+          (*totals)[i][quad].values[j] = (*totals)[i][quad].values[j] * token;
       }
     }
   }
@@ -495,7 +499,8 @@ class LeafTiles {
       const int64_t row = row_ + RowOf(thread, i);
       if (row >= args_.rows) return;
       const int64_t column = ColumnOf(thread, quad);
-      StoreQuad(totals[i][quad], static_cast<uint32_t>(ColumnsFrom(column)), c + row * args_.c_row_step + column);
+      StoreQuad(totals[i][quad], static_cast<uint32_t>(ColumnsFrom(column)),
+                c + row * args_.c_row_step + column);
     });
   }
   static COLLOPS_DEVICE void StoreQuad(const Four<float>& quad, uint32_t count, float* to) {

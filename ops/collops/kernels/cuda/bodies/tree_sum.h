@@ -12,8 +12,9 @@ namespace collops::cuda {
 constexpr int kMostHolders = 256;
 constexpr int kMostSummands = 2048;
 
-// c = the total of all summands, added by the tree in float32, + residual; rounded once. The holders'
-// summands lie one behind the other, those of a holder row by row: [rows, counts[holder], columns].
+// c = the total of all summands, added by the tree in float32, + residual; rounded once. The
+// holders' summands lie one behind the other, those of a holder row by row: [rows, counts[holder],
+// columns].
 struct TreeSumArgs {
   static constexpr const char* kName = "collops_tree_sum";
   const float* summands;
