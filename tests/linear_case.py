@@ -20,6 +20,7 @@ METHODS = {
     REDUCE_SCATTER: "matmul_reduce_scatter",
     ALL_GATHER: "all_gather_matmul",
     GRID: "all_gather_matmul_reduce_scatter",
+    PURE: "matmul",
 }
 
 

@@ -102,6 +102,8 @@ void BindPlainLevel(py::module_& module) {
   BindCall<P::kAllGatherMatmulReduceScatter, &A::x, &A::weight, &A::out, &A::residual,
            &A::trans_weight, &A::quant, &A::leaves, &A::sum_columns, &A::grid, &A::gather_rows,
            &A::scatter_rows>(&bound);
+  BindCall<P::kMatmul, &A::x, &A::weight, &A::out, &A::residual, &A::trans_weight, &A::quant,
+           &A::leaves>(&bound);
   BindCall<P::kAllToAllVGroupedMatmul, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,
            &A::residual, &A::trans_weight, &A::quant, &A::max_rows, &A::return_rows>(&bound);
   BindCall<P::kGroupedMatmulAllToAllV, &A::x, &A::weight, &A::sizes, &A::recv_sizes, &A::out,

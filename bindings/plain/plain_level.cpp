@@ -158,7 +158,9 @@ py::object PlainLevel::Call(PlainCall::Method method, const Arguments& given) {
   if (method == PlainCall::kAllReduce && AllReduceAtOnce(given.x, given.op, given.out)) {
     return given.out;
   }
-  const UserCall number(communicator().CallOfUser());
+  // The ranks count alike the calls that they make together.
+  const bool is_alone = method == PlainCall::kMatmul;
+  const UserCall number(is_alone ? UserCall::Number() : communicator().CallOfUser());
   const bool waits = given.weight || method == PlainCall::kScatterV || Asks(method, given);
   if (starts() && waits) {
     return InTurn(PlainCall(method).name(), [method, copy = given.Copied()](PlainLevel& now) {
@@ -382,7 +384,7 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
   const char* const name = call.name();
   Step step;
   py::object rows;
-  Refusing(name, [&] {
+  const auto read = [&] {
     ProductSpec& product = call.product;
     product.averages = given.op && ReadReduction(name, given.op, true) == ReduceOp::kAvg;
     ReadFactors(given, &part, &step);
@@ -411,7 +413,12 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
       rows = RowsBeside({kept->result[0], call.x.sizes[1] * communicator().size()}, &part, &step);
     }
     Ready(&part, kept, part.x, target, &step);
-  });
+  };
+  if (method == PlainCall::kMatmul) {
+    read();  // nobody waits for this rank
+  } else {
+    Refusing(name, read);
+  }
   return Run(&step, 1, rows ? py::object(py::make_tuple(part.result, rows)) : part.result);
 }
 

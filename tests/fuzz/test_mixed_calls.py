@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import collops
 from collops.testing import run_ranks
 from tests import linear_case
-from tests.linear_case import METHODS, PURE
+from tests.linear_case import METHODS
 
 POISON = 0xA5
 KINDS = ("index", "exact", "random", "cancel", "special")
@@ -173,7 +173,7 @@ def even(draw: st.DrawFn, ranks: int, level: str, operator: str) -> Case:
 
 @st.composite
 def linear(draw: st.DrawFn, ranks: int, level: str) -> Case:
-    kind = draw(st.sampled_from([*METHODS] if level == "plain" else [*METHODS, PURE]))
+    kind = draw(st.sampled_from([*METHODS]))
     keeps = level == "atb" and kind == linear_case.ALL_GATHER and draw(st.booleans())
     sizes = [draw(ROWS)], [draw(WIDTHS), draw(WIDTHS)]
     random = draw(st.randoms())

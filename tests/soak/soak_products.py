@@ -55,7 +55,7 @@ def product(turn: Turn, name: str) -> Prepared:
 
 def linear_parallel(turn: Turn) -> Prepared:
     """An Operation of any type, by the engine that is drawn."""
-    kind = turn.shared.choice((*METHODS, PURE))
+    kind = turn.shared.choice((*METHODS,))
     case = drawn_case(turn, kind, keeps=kind == ALL_GATHER and turn.shared.random() < 0.5)
     engine = turn.shared.choice((None, "pipeline")) if kind != PURE else None
     return operation(turn, case, engine)

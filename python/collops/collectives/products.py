@@ -1,6 +1,6 @@
-"""The plain level's matrix products with gathered rows and scattered sums.
+"""The plain level's matrix products with gathered rows and scattered sums, and of a rank alone.
 
-All four accumulate in float32, add up the ranks' partial products in rank order, add the
+All five accumulate in float32, add up the ranks' partial products in rank order, add the
 residual, and round once. x and weight are float16, bfloat16 or float32, one type for all
 tensors, contiguous, and each rank's own. Rows may be 0; k and n are at least 1, although numpy
 accepts 0 for them. If x lies in memory of empty(), the other ranks read it in place.
@@ -319,4 +319,56 @@ class Products(PlainCalls):
         result: TensorT = self._plain.matmul_all_reduce(
             x, weight, out, residual, trans_weight, quant, leaves, sum_columns
         )
+        return result
+
+    def matmul(
+        self,
+        x: TensorT,
+        weight: TensorT,
+        *,
+        trans_weight: bool = False,
+        residual: TensorT | None = None,
+        leaves: int = 0,
+        scale: TensorT | None = None,
+        bias: TensorT | None = None,
+        x_scale: TensorT | None = None,
+        group_size: int = 0,
+        out_dtype: DType | torch.dtype | None = None,
+        out: TensorT | None = None,
+    ) -> TensorT:
+        """Multiplies on this rank alone, with the bits of the other products.
+
+        ``out = x @ weight + residual``; it sends nothing and waits for no one, so that ranks may
+        call it as often as they like.
+
+        Args:
+            x: [rows, k]; rows may be 0, k may not.
+            weight: [k, n], with `trans_weight` [n, k].
+            trans_weight: whether the weight is stored as [n, k].
+            residual: [n] or [1, n] added once to every row; None: nothing.
+            leaves: not 0: k is summed in so many leaves; as the module says.
+            scale: of a weight of int8; with `bias`, `x_scale` and `group_size` as the module says.
+            bias: of a weight of int8; None: nothing.
+            x_scale: [rows] float32, of each row of an x of int8; None: nothing.
+            group_size: elements of k that share a row of scales; 0: all of them.
+            out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
+            out: [rows, n] the result's memory; None: new memory of x's kind.
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: the arguments are wrong; the other ranks do not hear of it.
+
+        Source of the semantics: ATB's LinearParallel, PURE_LINEAR.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> x, weight = np.ones((1, 2), np.float32), np.ones((2, 3), np.float32)
+            >>> with collops.init(rank=0, rank_size=1) as comm:
+            ...     comm.matmul(x, weight, leaves=2).tolist()
+            [[2.0, 2.0, 2.0]]
+        """
+        quant = scale, bias, x_scale, group_size, out_dtype
+        result: TensorT = self._plain.matmul(x, weight, out, residual, trans_weight, quant, leaves)
         return result

@@ -51,6 +51,7 @@ def calls_of(rank: int, size: int) -> list[Call]:
         ("all_gather_matmul", (x, weight), {"gather_rows": [size] * size}),
         ("matmul_reduce_scatter", (x, weight), {"op": "avg"}),
         ("all_gather_matmul_reduce_scatter", (x, weight), grid),
+        ("matmul", (x, weight), {"leaves": 2}),
         ("all_to_allv_grouped_matmul", (x, weight[None], [[1]] * size), {}),
         ("grouped_matmul_all_to_allv", (x, weight[None], *[[[1]] * size] * 2), {}),
         ("all_to_all_matmul", (x, np.ones((4 * size, 2), np.float32)), {}),

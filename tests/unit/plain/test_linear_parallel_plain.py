@@ -1,4 +1,4 @@
-"""The plain level's four products: every kind of memory, rows, residual, dtype and number of ranks.
+"""The plain level's products: every kind of memory, rows, residual, dtype and number of ranks.
 
 The numbers are small and whole, so that only the one rounding at the end is left: bit for bit.
 """
@@ -16,6 +16,7 @@ from collops.golden.cases import all_outputs, inputs
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 from tests import linear_case
 from tests.linear_case import ALL_GATHER, GRID, METHODS
 
@@ -143,3 +144,40 @@ def lists(rank: int) -> list[bool]:
 
 def test_lists_of_rows_of_every_kind() -> None:
     assert run_ranks(lists, 2) == [[True] * 3] * 2
+
+
+def alone(rank: int) -> list[Any]:
+    """Ranks that multiply alone: as often as they like, and with errors that others do not hear."""
+    comm = collops.init(timeout_s=patience(5))
+    x, weight = np.float32([[rank + 1, 2]]), np.float32([[1, 2, 3], [4, 5, 6]])
+    seen: list[Any] = []
+    for _ in range(2 + rank):
+        seen.append(comm.matmul(x, weight, leaves=2).tolist())
+    with pytest.raises(collops.ArgumentError, match="leaves is 3, more than the 2 columns of x"):
+        comm.matmul(x, weight, leaves=3)
+    with pytest.raises(collops.ArgumentError, match="leaves must be a whole number, got 2.5"):
+        comm.matmul(x, weight, leaves=2.5)  # type: ignore[arg-type]
+    with pytest.raises(collops.ArgumentError, match="out must have shape"):
+        comm.matmul(x, weight, out=np.empty((2, 3), np.float32))
+    started = comm.start("matmul", x, weight)
+    return [seen[-1], started.wait().tolist(), comm.all_reduce(np.ones(1)).tolist()]
+
+
+def test_a_product_of_one_rank_is_heard_by_no_other() -> None:
+    want = [[[9.0 + rank, 12.0 + 2 * rank, 15.0 + 3 * rank]] for rank in range(3)]
+    assert run_ranks(alone, 3) == [[product, product, [3.0]] for product in want]
+
+
+def while_others_wait(rank: int) -> bool:
+    """A product between the start of a call and its end, which only the others have come to."""
+    comm = collops.init(timeout_s=patience(20))
+    if rank:
+        return bool(comm.all_reduce(np.ones(1))[0] == 2)
+    x = np.ones((3, 4), np.float32)
+    for _ in range(100):
+        comm.matmul(x, x.T.copy())
+    return bool(comm.all_reduce(np.ones(1))[0] == 2)
+
+
+def test_a_product_of_one_rank_waits_for_no_one() -> None:
+    assert run_ranks(while_others_wait, 2) == [True, True]

@@ -68,7 +68,7 @@ Status CheckQuantType(const P& param) {
       type != P::QUANT_TYPE_PER_TOKEN || has_token_scale, ERROR_INVALID_PARAM,
       "LinearParallel: quantType 3 (QUANT_TYPE_PER_TOKEN) needs type 0, 5 or 6, got type ",
       static_cast<int>(param.type), " (", Name(param.type),
-      "): as in ATB; the plain methods take x_scale= for all four products");
+      "): as in ATB; the plain methods take x_scale= for all products");
   return Ok();
 }
 

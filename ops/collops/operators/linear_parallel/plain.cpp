@@ -19,8 +19,8 @@ constexpr const char* kOperation = "LinearParallel";  // by which the ranks know
 P::ParallelType TypeOf(PlainCall::Method method) {
   if (method == PlainCall::kMatmulAllReduce) return P::LINEAR_ALL_REDUCE;
   if (method == PlainCall::kMatmulReduceScatter) return P::LINEAR_REDUCE_SCATTER;
-  return method == PlainCall::kAllGatherMatmul ? P::ALL_GATHER_LINEAR
-                                               : P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+  if (method == PlainCall::kAllGatherMatmul) return P::ALL_GATHER_LINEAR;
+  return method == PlainCall::kMatmul ? P::PURE_LINEAR : P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
 }
 
 class ProductPlan : public PlainPlan {
@@ -67,6 +67,8 @@ class ProductPlan : public PlainPlan {
     }
     if (status.ok())
       return product->operation.Execute(product->pack, memory, bytes, tensors.stream);
+    // Nobody waits in a product of this rank alone.
+    if (settings_.param.type == P::PURE_LINEAR) return status;
     static_cast<void>(communicator->Refuse(method(), status));
     return status;
   }

@@ -34,6 +34,7 @@ constexpr MethodNames kMethods[] = {
     {"matmul_reduce_scatter", "LinearParallel"},
     {"matmul_all_reduce", "LinearParallel"},
     {"all_gather_matmul_reduce_scatter", "LinearParallel"},
+    {"matmul", "LinearParallel"},
     {"all_to_allv_grouped_matmul", "AllToAllVGroupedMatmul", "all_to_allv_grouped_matmul asks",
      "AllToAllVGroupedMatmul without recv_counts"},
     {"grouped_matmul_all_to_allv", "GroupedMatmulAllToAllV", "grouped_matmul_all_to_allv asks",
@@ -291,6 +292,7 @@ Status PlainCalls::MakePlan(const PlainCall& call, Kept* kept) const {
     case PlainCall::kMatmulReduceScatter:
     case PlainCall::kMatmulAllReduce:
     case PlainCall::kAllGatherMatmulReduceScatter:
+    case PlainCall::kMatmul:
       COLLOPS_RETURN_IF_ERROR(PlanProduct(call, communicator_, &kept->plan));
       kept->result = kept->plan->output_shape();
       kept->result_dtype = kept->plan->output_dtype();

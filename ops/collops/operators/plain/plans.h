@@ -55,6 +55,7 @@ struct PlainCall {
     kMatmulReduceScatter,
     kMatmulAllReduce,
     kAllGatherMatmulReduceScatter,
+    kMatmul,  // of this rank alone
     kAllToAllVGroupedMatmul,
     kGroupedMatmulAllToAllV,
     kAllToAllMatmul,
