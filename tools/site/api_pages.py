@@ -68,7 +68,7 @@ API_PAGES = {
             *of(
                 "collops.torch",
                 "all_gatherv reduce_scatterv all_to_allv all_reduce all_gather_matmul "
-                "matmul_reduce_scatter all_gather_matmul_reduce_scatter matmul_all_reduce "
+                "matmul_reduce_scatter all_gather_matmul_reduce_scatter matmul_all_reduce matmul "
                 "all_to_all_matmul matmul_all_to_all moe_dispatch moe_combine MoeRouting "
                 "all_to_allv_grouped_matmul grouped_matmul_all_to_allv "
                 "all_reduce_ broadcast_ all_gather_into reduce_scatter_into "

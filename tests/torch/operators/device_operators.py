@@ -49,8 +49,9 @@ def outcome(row: Row, rank: int, size: int, device: str) -> Any:
 
 
 def device_rows(size: int) -> list[Row]:
-    """The rows of operators that devices have."""
-    return [row for row in rows_for(size) if row.operator not in _OF_THE_CPU]
+    """The rows of operators that devices have, which add up without leaves."""
+    rows = [row for row in rows_for(size) if row.operator not in _OF_THE_CPU]
+    return [row for row in rows if not row.options(size)]
 
 
 def outcomes(rank: int, size: int, device: str) -> dict[str, tuple[Any, Any]]:

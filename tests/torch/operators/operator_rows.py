@@ -23,6 +23,7 @@ class Row(NamedTuple):
         whole: the results of all ranks, from all ranks' arguments.
         title: what is special about it.
         known: whether the result's shape follows from the arguments.
+        options: what follows the group's name, of P ranks.
     """
 
     operator: str
@@ -30,6 +31,7 @@ class Row(NamedTuple):
     whole: Callable[[list[Args]], list[torch.Tensor]]
     title: str = ""
     known: bool = True
+    options: Callable[[int], tuple[Any, ...]] = lambda ranks: ()
 
 
 def numbers(seed: int, *shape: int) -> torch.Tensor:
@@ -253,6 +255,25 @@ def grid_row(grid: tuple[int, int, bool], sized: bool, inner: tuple[int, ...] = 
     return Row("all_gather_matmul_reduce_scatter", args, whole, title)
 
 
+def _alone(lead: tuple[int, ...], trans: bool) -> Row:
+    def args(rank: int, ranks: int) -> Args:
+        return [numbers(rank, *lead, 4, K), _weight(rank, trans), numbers(20 + rank, N), trans]
+
+    def whole(all_args: list[Args]) -> list[torch.Tensor]:
+        return [_product(x, weight, trans) + bias for x, weight, bias, _ in all_args]
+
+    return Row("matmul", args, whole, f"{lead}, trans {trans}")
+
+
+def _in_leaves(row: Row, *columns: int) -> Row:
+    """A leaf for each rank; `columns`: of a rank where the ranks add up."""
+
+    def options(ranks: int) -> tuple[Any, ...]:
+        return ranks, *([count] * ranks if count else None for count in columns)
+
+    return row._replace(options=options, title=f"{row.title}, leaves {columns}")
+
+
 ROWS = [
     *[_gather(dim, sized) for dim in (0, 1) for sized in (True, False)],
     *[_scatter(0, sized, op) for sized in (True, False) for op in ("sum", "avg")],
@@ -272,6 +293,12 @@ ROWS = [
     _matmul_scatter((2,), "sum", True, False),
     _matmul_reduce((), False),
     _matmul_reduce((2,), True),
+    *[_alone(lead, trans) for lead in ((), (2,)) for trans in _BOTH],
+    *[_in_leaves(_alone((), trans)) for trans in _BOTH],
+    *[_in_leaves(_gather_matmul((), True, trans)) for trans in _BOTH],
+    *[_in_leaves(_matmul_scatter((), "sum", True, trans), K * trans) for trans in _BOTH],
+    _in_leaves(_matmul_scatter((1,), "sum", False, trans=True), 0),
+    *[_in_leaves(_matmul_reduce((), trans), K * trans) for trans in _BOTH],
     *[_exchanged(first, trans) for first in _BOTH for trans in _BOTH],
     *[_grouped(back, told=back == trans, trans=trans) for back in _BOTH for trans in _BOTH],
 ]
@@ -284,6 +311,9 @@ def rows_for(ranks: int) -> list[Row]:
         return [
             *[grid_row(grid, sized) for grid in grids for sized in (True, False)],
             grid_row((2, 2, False), True, (2,)),
+            grid_row((2, 2, False), sized=True)._replace(
+                options=lambda _: (2, [K, K]), title="leaves on a grid"
+            ),
         ]
     grids = [(ranks, 1, True), (1, ranks, False)]
     return ROWS + [grid_row(grid, sized) for grid in grids for sized in (True, False)]

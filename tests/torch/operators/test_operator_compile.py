@@ -40,22 +40,21 @@ def _compiled(work: Callable[..., Any], backend: str) -> Any:
 
 def _opcheck(row: Row, rank: int, with_out: bool) -> list[str]:
     args = row.args(rank, 2)
-    packet, name = getattr(torch.ops.collops, row.operator), default_group().group_name
+    packet = getattr(torch.ops.collops, row.operator)
+    all_args = (*args, default_group().group_name, *row.options(2))
     tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
     tests.append("test_aot_dispatch_dynamic")
     # Its graph has one fixed shape, and that of a result whose rows the ranks tell is not known.
     tests += ["test_aot_dispatch_static"] if row.known else []
     words = {}
     if with_out:
-        words["out"] = torch.empty_like(packet.default(*args, name))
+        words["out"] = torch.empty_like(packet.default(*all_args))
     else:
         for a in args:
             if isinstance(a, torch.Tensor) and a.is_floating_point():
                 a.requires_grad_()
     operator = packet.out if with_out else packet.default
-    done = torch_library.opcheck(
-        operator, (*args, name), words, test_utils=tests, raise_exception=False
-    )
+    done = torch_library.opcheck(operator, all_args, words, test_utils=tests, raise_exception=False)
     title = f"{operator} {row.title}"
     return [f"{title}: {test}: {end}" for test, end in done.items() if end != "SUCCESS"]
 

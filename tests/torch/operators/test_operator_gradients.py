@@ -30,7 +30,7 @@ def _wrong(row: Row, rank: int, ranks: int) -> list[str]:
     own = row.args(rank, ranks)
     leaves = _leaves(own)
     operator = getattr(torch.ops.collops, row.operator).default
-    out = operator(*own, default_group().group_name)
+    out = operator(*own, default_group().group_name, *row.options(ranks))
     _loss(rank, out).backward()
 
     everyone = [row.args(q, ranks) for q in range(ranks)]

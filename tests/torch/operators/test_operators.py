@@ -45,9 +45,10 @@ def _out(rank: int) -> list[str]:
     for row in rows_for(2):
         args = row.args(rank, 2)
         packet = getattr(torch.ops.collops, row.operator)
-        wanted = packet.default(*args, name)
+        args = [*args, name, *row.options(2)]
+        wanted = packet.default(*args)
         out = torch.full_like(wanted, -99)
-        if packet.out(*args, name, out=out) is not None or not torch.equal(out, wanted):
+        if packet.out(*args, out=out) is not None or not torch.equal(out, wanted):
             wrong.append(f"{row.operator} {row.title}: {out} is not {wanted}")
     return wrong
 
@@ -73,6 +74,12 @@ def _wrapped(rank: int) -> list[Any]:
         ("matmul_reduce_scatter", (x, weight.T.contiguous()), {"trans_weight": True, "op": "avg"}),
         ("all_gather_matmul_reduce_scatter", (x, weight), {"scatter_rows": [3, 0], **grid}),
         ("matmul_all_reduce", (x, weight), {"residual": bias}),
+        ("matmul", (x, weight), {"residual": bias}),
+        ("matmul", (x, weight), {"leaves": 3}),
+        ("matmul_all_reduce", (x, weight), {"leaves": 2}),
+        ("matmul_reduce_scatter", (x, weight), {"leaves": 6, "sum_columns": [3, 3]}),
+        ("all_gather_matmul", (x, weight), {"leaves": 2}),
+        ("all_gather_matmul_reduce_scatter", (x, weight), {"leaves": 2, **grid}),
         ("all_to_all_matmul", (x.T[:2].contiguous(), numbers(1, 6, 2)), {"residual": bias}),
         ("matmul_all_to_all", (x, weight), {"residual": bias[:1]}),
         ("all_to_allv_grouped_matmul", (x, weight[None], counts), {"max_rows": 9}),
@@ -95,7 +102,7 @@ def _wrapped(rank: int) -> list[Any]:
 
 
 def test_wrappers_do_what_the_communicator_does() -> None:
-    assert run_group(_wrapped, 2) == [[True] * 42] * 2
+    assert run_group(_wrapped, 2) == [[True] * 60] * 2
 
 
 class _Seen(TorchDispatchMode):

@@ -99,14 +99,18 @@ def _group_named(name: str) -> Any:
         )
 
 
-def check_no_gradients(name: str, group: str, *tensors: torch.Tensor | None) -> None:
-    """Refuses a call with `out` through which gradients would have to pass, as torch does."""
+def check_no_gradients(name: str, group: str | None, *tensors: torch.Tensor | None) -> None:
+    """Refuses a call with `out` through which gradients would have to pass, as torch does.
+
+    `group`: whose ranks wait in the call and are told; None: nobody waits.
+    """
     given = [x for x in tensors if x is not None]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
-        refuse(
-            communicator_of(group, given[0].device),
-            name,
-            ErrorCode.ERROR_UNSUPPORTED,
-            f"{name}: gradients do not pass a call with out=: leave it out, pass .detach(), or "
-            "call under torch.no_grad()",
-        )
+    if not torch.is_grad_enabled() or not any(x.requires_grad for x in given):
+        return
+    message = (
+        f"{name}: gradients do not pass a call with out=: leave it out, pass .detach(), or "
+        "call under torch.no_grad()"
+    )
+    if group is None:
+        raise_status(ErrorCode.ERROR_UNSUPPORTED, message)
+    refuse(communicator_of(group, given[0].device), name, ErrorCode.ERROR_UNSUPPORTED, message)

@@ -3,6 +3,9 @@
 All gradients count in rows: matrices are put one below the other. ``out = sum of X_q @ weight_q``:
 the gradient of X_q is ``G @ weight_q.T`` and that of weight_q is ``X_q.T @ G``, where G is the
 gradient of the whole sum. The residual's is the sum of its own rows.
+
+Calls with leaves have gradients with leaves: as many over the n of all ranks that gathered; over
+rows or an n that a rank has as a whole as many, or one for each number if there are fewer.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from collops.errors import ErrorCode
+from collops.torch.calls import refuse
 from collops.torch.operators.names import communicator_for_call, communicator_of
 from collops.torch.operators.record import Operator, register
 from collops.torch.operators.row_operators import own_rows, rows_of, values, with_rows
@@ -20,6 +25,8 @@ _ops = torch.ops.collops
 _Tensor: TypeAlias = torch.Tensor
 _WEIGHT = "Tensor x, Tensor weight, Tensor? residual"
 _GRID = "int ag_dim, int rs_dim, bool inner_dim_is_ag"
+_LEAVES = "int leaves=0"
+_SUM_COLUMNS = "SymInt[]? sum_columns=None"
 
 
 def _columns(weight: torch.Tensor, trans_weight: bool) -> Any:
@@ -49,10 +56,23 @@ def _optional(residual: Any) -> Any:
     return None if residual is None else values(residual)
 
 
-def _save(ctx: Any, x: _Tensor, weight: _Tensor, residual: _Tensor | None) -> None:
+def _save(
+    ctx: Any,
+    x: _Tensor,
+    weight: _Tensor,
+    residual: _Tensor | None,
+    leaves: int = 0,
+    sum_columns: Any = None,
+) -> None:
     ctx.save_for_backward(x, weight)
+    ctx.leaves, ctx.sum_columns = leaves, sum_columns
     ctx.x_shape, ctx.weight_shape = x.shape, weight.shape
     ctx.residual_shape = None if residual is None else residual.shape
+
+
+def _options(ctx: Any) -> tuple[int, ...]:
+    """Those of a call over n, of which all ranks have as many columns."""
+    return (ctx.leaves,) if ctx.leaves else ()
 
 
 def _saved(ctx: Any) -> tuple[_Tensor, _Tensor]:
@@ -73,20 +93,32 @@ def _in_rows(x: _Tensor, rows: Any) -> list[Any]:
 def _times_transposed(ctx: Any, g: _Tensor, weight: _Tensor) -> _Tensor | None:
     if not ctx.needs_input_grad[0]:
         return None
+    if ctx.leaves:
+        return _ops._matmul_in_leaves(g, weight, not ctx.trans, ctx.leaves, ctx.name)
     return g @ (weight if ctx.trans else weight.T)
 
 
 def _weight_gradient(ctx: Any, x: _Tensor, g: _Tensor) -> _Tensor | None:
     if not ctx.needs_input_grad[1]:
         return None
+    if ctx.leaves:
+        first, second = (g, x) if ctx.trans else (x, g)
+        return _ops._matmul_in_leaves(first.T, second, False, ctx.leaves, ctx.name)
     return g.T @ x if ctx.trans else x.T @ g
+
+
+def _sum_of_rows(ctx: Any, rows: _Tensor) -> _Tensor:
+    if not ctx.leaves:
+        return rows.sum(0)
+    ones = rows.new_ones(1, rows.shape[0])
+    return _ops._matmul_in_leaves(ones, rows, False, ctx.leaves, ctx.name)
 
 
 def _shaped(ctx: Any, for_x: Any, for_weight: Any, own: _Tensor) -> tuple[Any, Any, Any]:
     """The gradients of x, weight and residual in their shapes; `own`: that of the result."""
     for_residual = None
     if ctx.needs_input_grad[2] and ctx.residual_shape is not None:
-        for_residual = own.sum(0).reshape(ctx.residual_shape)
+        for_residual = _sum_of_rows(ctx, own).reshape(ctx.residual_shape)
     return (
         None if for_x is None else for_x.reshape(ctx.x_shape),
         None if for_weight is None else for_weight.reshape(ctx.weight_shape),
@@ -108,7 +140,14 @@ def _gather_in_grid(
 
 
 def _all_gather_matmul(
-    x: Any, weight: Any, residual: Any, gather_rows: Any, trans: bool, name: str, out: Any = None
+    x: Any,
+    weight: Any,
+    residual: Any,
+    gather_rows: Any,
+    trans: bool,
+    name: str,
+    leaves: int = 0,
+    out: Any = None,
 ) -> Any:
     return communicator_for_call("all_gather_matmul", x, name).all_gather_matmul(
         values(x),
@@ -116,20 +155,27 @@ def _all_gather_matmul(
         gather_rows=gather_rows,
         trans_weight=trans,
         residual=_optional(residual),
+        leaves=leaves,
         out=out,
     )
 
 
 def _fake_all_gather_matmul(
-    x: _Tensor, weight: _Tensor, residual: Any, gather_rows: Any, trans: bool, name: str
+    x: _Tensor,
+    weight: _Tensor,
+    residual: Any,
+    gather_rows: Any,
+    trans: bool,
+    name: str,
+    *options: Any,
 ) -> _Tensor:
     total = x.shape[0] * communicator_of(name).size if gather_rows is None else sum(gather_rows)
     return x.new_empty([total, *x.shape[1:-1], _columns(weight, trans)])
 
 
 def _save_all_gather_matmul(ctx: Any, inputs: Any) -> None:
-    x, weight, residual, gather_rows, ctx.trans, ctx.name = inputs
-    _save(ctx, x, weight, residual)
+    x, weight, residual, gather_rows, ctx.trans, ctx.name, *options = inputs
+    _save(ctx, x, weight, residual, *options)
     ranks = communicator_of(ctx.name).size
     ctx.rows = _in_rows(x, [x.shape[0]] * ranks if gather_rows is None else gather_rows)
 
@@ -140,14 +186,15 @@ def _all_gather_matmul_gradient(ctx: Any, gradient: _Tensor) -> Any:
     g = _flat(gradient)
     for_x = for_weight = None
     if ctx.needs_input_grad[0]:
+        options = _options(ctx)
         for_x = _ops.matmul_reduce_scatter(
-            g, weight, None, "sum", ctx.rows, not ctx.trans, ctx.name
+            g, weight, None, "sum", ctx.rows, not ctx.trans, ctx.name, *options
         )
     if ctx.needs_input_grad[1]:
         after = g if for_x is None else for_x
         whole = _ops._all_gatherv_after(x, after, ctx.rows, ctx.name)
         for_weight = _weight_gradient(ctx, whole, g)
-    return *_shaped(ctx, for_x, for_weight, g), *[None] * 3
+    return *_shaped(ctx, for_x, for_weight, g), *[None] * 4
 
 
 def _matmul_reduce_scatter(
@@ -158,6 +205,8 @@ def _matmul_reduce_scatter(
     scatter_rows: Any,
     trans: bool,
     name: str,
+    leaves: int = 0,
+    sum_columns: Any = None,
     out: Any = None,
 ) -> Any:
     communicator, averages = (
@@ -171,6 +220,8 @@ def _matmul_reduce_scatter(
         scatter_rows=scatter_rows,
         trans_weight=trans,
         residual=None if averages else _optional(residual),
+        leaves=leaves,
+        sum_columns=sum_columns,
         out=out,
     )
     if averages:
@@ -188,6 +239,7 @@ def _fake_matmul_reduce_scatter(
     scatter_rows: Any,
     trans: bool,
     name: str,
+    *options: Any,
 ) -> _Tensor:
     communicator, dim = communicator_of(name), _scattered_dim(x)
     rows = rows_of(x.shape[dim], communicator.size, scatter_rows)
@@ -196,8 +248,8 @@ def _fake_matmul_reduce_scatter(
 
 
 def _save_matmul_reduce_scatter(ctx: Any, inputs: Any) -> None:
-    x, weight, residual, ctx.op, scatter_rows, ctx.trans, ctx.name = inputs
-    _save(ctx, x, weight, residual)
+    x, weight, residual, ctx.op, scatter_rows, ctx.trans, ctx.name, *options = inputs
+    _save(ctx, x, weight, residual, *options)
     ctx.ranks, dim = communicator_of(ctx.name).size, _scattered_dim(x)
     rows = rows_of(x.shape[dim], ctx.ranks, scatter_rows)
     ctx.rows = rows if dim == 1 else _in_rows(x, rows)
@@ -209,14 +261,14 @@ def _matmul_reduce_scatter_gradient(ctx: Any, gradient: _Tensor) -> Any:
     own = _flat(gradient)
     g = own / ctx.ranks if ctx.op == "avg" else own
     for_x = for_weight = None
-    if ctx.needs_input_grad[1]:
-        # G is needed itself: it is gathered once.
+    if ctx.needs_input_grad[1] or (ctx.leaves and ctx.needs_input_grad[0]):
+        # G is needed itself: it is gathered once. (n may have fewer columns than there are leaves.)
         whole = _ops.all_gatherv(g, ctx.rows, 0, ctx.name)
         for_weight = _weight_gradient(ctx, x, whole)
         for_x = _times_transposed(ctx, whole, weight)
     elif ctx.needs_input_grad[0]:
         for_x = _ops.all_gather_matmul(g, weight, None, ctx.rows, not ctx.trans, ctx.name)
-    return *_shaped(ctx, for_x, for_weight, own), *[None] * 4
+    return *_shaped(ctx, for_x, for_weight, own), *[None] * 6
 
 
 def _all_gather_matmul_reduce_scatter(
@@ -230,6 +282,8 @@ def _all_gather_matmul_reduce_scatter(
     scatter_rows: Any,
     trans: bool,
     name: str,
+    leaves: int = 0,
+    sum_columns: Any = None,
     out: Any = None,
 ) -> Any:
     return communicator_for_call(
@@ -244,6 +298,8 @@ def _all_gather_matmul_reduce_scatter(
         scatter_rows=scatter_rows,
         trans_weight=trans,
         residual=_optional(residual),
+        leaves=leaves,
+        sum_columns=sum_columns,
         out=out,
     )
 
@@ -259,6 +315,7 @@ def _fake_all_gather_matmul_reduce_scatter(
     scatter_rows: Any,
     trans: bool,
     name: str,
+    *options: Any,
 ) -> _Tensor:
     _, place = _places(communicator_of(name).rank, ag_dim, rs_dim, inner_dim_is_ag)
     total = x.shape[0] * ag_dim if gather_rows is None else sum(gather_rows)
@@ -268,12 +325,27 @@ def _fake_all_gather_matmul_reduce_scatter(
 
 def _save_all_gather_matmul_reduce_scatter(ctx: Any, inputs: Any) -> None:
     x, weight, residual, ag_dim, rs_dim, inner, gather_rows, scatter_rows, *rest = inputs
-    ctx.trans, ctx.name = rest
-    _save(ctx, x, weight, residual)
+    ctx.trans, ctx.name, *options = rest
+    _save(ctx, x, weight, residual, *options)
     ctx.grid = ag_dim, rs_dim, inner
     gathered = [x.shape[0]] * ag_dim if gather_rows is None else gather_rows
     ctx.gather_rows = _in_rows(x, gathered)
     ctx.scatter_rows = _in_rows(x, rows_of(sum(gathered), rs_dim, scatter_rows))
+
+
+def _check_same_columns(ctx: Any, g: _Tensor) -> None:
+    # The k of a rank is the n of the gradient's call, which is one number on all ranks.
+    columns = list(ctx.sum_columns or [])
+    if all(count == columns[0] for count in columns):
+        return
+    name = "all_gather_matmul_reduce_scatter"
+    refuse(
+        communicator_of(ctx.name, g.device),
+        name,
+        ErrorCode.ERROR_UNSUPPORTED,
+        f"{name}: x has a gradient where all ranks have as many columns, got sum_columns "
+        f"{columns}: pass x.detach(), or call matmul_reduce_scatter",
+    )
 
 
 def _all_gather_matmul_reduce_scatter_gradient(ctx: Any, gradient: _Tensor) -> Any:
@@ -283,9 +355,11 @@ def _all_gather_matmul_reduce_scatter_gradient(ctx: Any, gradient: _Tensor) -> A
     ag_dim, rs_dim, inner = ctx.grid
     for_x = for_weight = None
     if ctx.needs_input_grad[0]:
+        _check_same_columns(ctx, g)
         lists = ctx.scatter_rows, ctx.gather_rows
+        options = _options(ctx)
         for_x = _ops.all_gather_matmul_reduce_scatter(
-            g, weight, None, rs_dim, ag_dim, not inner, *lists, not ctx.trans, ctx.name
+            g, weight, None, rs_dim, ag_dim, not inner, *lists, not ctx.trans, ctx.name, *options
         )
     if ctx.needs_input_grad[1]:
         after = g if for_x is None else for_x
@@ -293,26 +367,39 @@ def _all_gather_matmul_reduce_scatter_gradient(ctx: Any, gradient: _Tensor) -> A
         swapped = rs_dim, ag_dim, not inner
         whole_g = _gather_in_grid(ctx.name, swapped, g, whole_x, ctx.scatter_rows)
         for_weight = _weight_gradient(ctx, whole_x, whole_g)
-    return *_shaped(ctx, for_x, for_weight, g), *[None] * 7
+    return *_shaped(ctx, for_x, for_weight, g), *[None] * 9
 
 
 def _matmul_all_reduce(
-    x: Any, weight: Any, residual: Any, trans: bool, name: str, out: Any = None
+    x: Any,
+    weight: Any,
+    residual: Any,
+    trans: bool,
+    name: str,
+    leaves: int = 0,
+    sum_columns: Any = None,
+    out: Any = None,
 ) -> Any:
     return communicator_for_call("matmul_all_reduce", x, name).matmul_all_reduce(
-        values(x), values(weight), trans_weight=trans, residual=_optional(residual), out=out
+        values(x),
+        values(weight),
+        trans_weight=trans,
+        residual=_optional(residual),
+        leaves=leaves,
+        sum_columns=sum_columns,
+        out=out,
     )
 
 
-def _fake_matmul_all_reduce(
-    x: _Tensor, weight: _Tensor, residual: Any, trans: bool, name: str
+def _fake_product_of_rows(
+    x: _Tensor, weight: _Tensor, residual: Any, trans: bool, name: str, *options: Any
 ) -> _Tensor:
     return x.new_empty([*x.shape[:-1], _columns(weight, trans)])
 
 
-def _save_matmul_all_reduce(ctx: Any, inputs: Any) -> None:
-    x, weight, residual, ctx.trans, ctx.name = inputs
-    _save(ctx, x, weight, residual)
+def _save_product_of_rows(ctx: Any, inputs: Any) -> None:
+    x, weight, residual, ctx.trans, ctx.name, *options = inputs
+    _save(ctx, x, weight, residual, *options)
 
 
 def _matmul_all_reduce_gradient(ctx: Any, gradient: _Tensor) -> Any:
@@ -323,7 +410,53 @@ def _matmul_all_reduce_gradient(ctx: Any, gradient: _Tensor) -> Any:
     if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
         g = _ops.all_reduce(own, "sum", ctx.name)
         for_x, for_weight = _times_transposed(ctx, g, weight), _weight_gradient(ctx, x, g)
-    return *_shaped(ctx, for_x, for_weight, own), None, None
+    return *_shaped(ctx, for_x, for_weight, own), *[None] * 4
+
+
+def _matmul(
+    x: Any, weight: Any, residual: Any, trans: bool, name: str, leaves: int = 0, out: Any = None
+) -> Any:
+    # No call of the group, so that last_calls() does not list it.
+    return communicator_of(name, x.device).matmul(
+        values(x),
+        values(weight),
+        trans_weight=trans,
+        residual=_optional(residual),
+        leaves=leaves,
+        out=out,
+    )
+
+
+def _matmul_gradient(ctx: Any, gradient: _Tensor) -> Any:
+    """The gradients of matmul, which are products of this rank, too."""
+    x, weight = _saved(ctx)
+    g = _flat(gradient)
+    for_x, for_weight = _times_transposed(ctx, g, weight), _weight_gradient(ctx, x, g)
+    return *_shaped(ctx, for_x, for_weight, g), *[None] * 3
+
+
+def _matmul_in_leaves(x: Any, weight: Any, trans: bool, leaves: int, name: str) -> Any:
+    """A product of a gradient: as many leaves, or one of each column if there are fewer."""
+    k = x.shape[1]
+    if k == 0:
+        return x.new_zeros(x.shape[0], _columns(weight, trans))
+    return _matmul(x, weight, None, trans, name, min(leaves, k))
+
+
+def _fake_matmul_in_leaves(
+    x: _Tensor, weight: _Tensor, trans: bool, leaves: int, name: str
+) -> _Tensor:
+    return x.new_empty([x.shape[0], _columns(weight, trans)])
+
+
+def _save_matmul_in_leaves(ctx: Any, inputs: Any) -> None:
+    x, weight, ctx.trans, leaves, ctx.name = inputs
+    _save(ctx, x, weight, None, leaves)
+
+
+def _matmul_in_leaves_gradient(ctx: Any, g: _Tensor) -> Any:
+    x, weight = ctx.saved_tensors
+    return _times_transposed(ctx, g, weight), _weight_gradient(ctx, x, g), *[None] * 3
 
 
 def _blocks_exchanged(ctx: Any, x: _Tensor, after: _Tensor) -> _Tensor:
@@ -400,6 +533,7 @@ register(
         f"{_WEIGHT}, SymInt[]? gather_rows, bool trans_weight",
         *(_all_gather_matmul, _fake_all_gather_matmul),
         *(_save_all_gather_matmul, _all_gather_matmul_gradient),
+        _LEAVES,
     ),
 )
 register(
@@ -408,6 +542,7 @@ register(
         f"{_WEIGHT}, str op, SymInt[]? scatter_rows, bool trans_weight",
         *(_matmul_reduce_scatter, _fake_matmul_reduce_scatter),
         *(_save_matmul_reduce_scatter, _matmul_reduce_scatter_gradient),
+        f"{_LEAVES}, {_SUM_COLUMNS}",
     ),
 )
 register(
@@ -416,14 +551,34 @@ register(
         f"{_WEIGHT}, {_GRID}, SymInt[]? gather_rows, SymInt[]? scatter_rows, bool trans_weight",
         *(_all_gather_matmul_reduce_scatter, _fake_all_gather_matmul_reduce_scatter),
         *(_save_all_gather_matmul_reduce_scatter, _all_gather_matmul_reduce_scatter_gradient),
+        f"{_LEAVES}, {_SUM_COLUMNS}",
     ),
 )
 register(
     "matmul_all_reduce",
     Operator(
         f"{_WEIGHT}, bool trans_weight",
-        *(_matmul_all_reduce, _fake_matmul_all_reduce),
-        *(_save_matmul_all_reduce, _matmul_all_reduce_gradient),
+        *(_matmul_all_reduce, _fake_product_of_rows),
+        *(_save_product_of_rows, _matmul_all_reduce_gradient),
+        f"{_LEAVES}, {_SUM_COLUMNS}",
+    ),
+)
+register(
+    "matmul",
+    Operator(
+        f"{_WEIGHT}, bool trans_weight",
+        *(_matmul, _fake_product_of_rows),
+        *(_save_product_of_rows, _matmul_gradient),
+        _LEAVES,
+    ),
+)
+register(
+    "_matmul_in_leaves",
+    Operator(
+        "Tensor x, Tensor weight, bool trans_weight, int leaves",
+        *(_matmul_in_leaves, _fake_matmul_in_leaves),
+        *(_save_matmul_in_leaves, _matmul_in_leaves_gradient),
+        has_out=False,
     ),
 )
 register(

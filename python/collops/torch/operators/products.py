@@ -2,12 +2,18 @@
 
 The gradients of their inputs are those of the sum of all ranks' losses. A rank's residual gets the
 gradient of this rank's rows.
+
+**The same bits at every number of ranks**, with `leaves` > 0, as collops.Communicator's methods
+say. The gradients are products with leaves, too: that of x is a sum over n, those of the weight
+and the residual are sums over the rows. Where a rank has all that is summed, there are as many
+leaves, or one for each number if there are fewer. The gradient of an x that was gathered is a sum
+over the n of all ranks, in as many leaves, of which all ranks have equally many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,6 +34,7 @@ def all_gather_matmul(
     gather_rows: Sequence[int] | None = None,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
+    leaves: int = 0,
     group: AnyGroup = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -42,6 +49,7 @@ def all_gather_matmul(
         gather_rows: rows (of three dims: matrices) of each rank; None: all have as many as x.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
+        leaves: not 0: the bits do not depend on the number of ranks; as the module says.
         group: a group of torch.distributed, a communicator, a mesh of one dim, or a group's name;
             None: the default group.
         out: [sum of gather_rows, n] the result's memory; the call then has no gradient.
@@ -65,10 +73,13 @@ def all_gather_matmul(
         >>> run_ranks(layer, 2)[0]
         [[0.0, 0.0], [1.0, 1.0]]
     """
-    args = x, weight, residual, gather_rows, trans_weight, name_of(group)
+    group_name = name_of(group)
+    args: tuple[Any, ...] = x, weight, residual, gather_rows, trans_weight, group_name
+    if leaves:
+        args += (leaves,)
     if out is None:
         return operate("all_gather_matmul", *args)
-    check_no_gradients("all_gather_matmul", args[-1], x, weight, residual)
+    check_no_gradients("all_gather_matmul", group_name, x, weight, residual)
     _ops.all_gather_matmul.out(*args, out=out)
     return out
 
@@ -81,6 +92,8 @@ def matmul_reduce_scatter(
     scatter_rows: Sequence[int] | None = None,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
+    leaves: int = 0,
+    sum_columns: Sequence[int] | None = None,
     group: AnyGroup = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -96,6 +109,8 @@ def matmul_reduce_scatter(
         scatter_rows: rows that each rank receives; None: as numpy.array_split divides them.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
+        leaves: not 0: the bits do not depend on the number of ranks; as the module says.
+        sum_columns: k of each rank; None: the leaves decide.
         group: as for all_gather_matmul().
         out: [scatter_rows[rank], n] the result's memory; the call then has no gradient.
 
@@ -119,10 +134,13 @@ def matmul_reduce_scatter(
         [[[2.0], [2.0]], [[2.0]]]
     """
     word = reduction_name(op)
-    args = x, weight, residual, word, scatter_rows, trans_weight, name_of(group)
+    group_name = name_of(group)
+    args: tuple[Any, ...] = x, weight, residual, word, scatter_rows, trans_weight, group_name
+    if leaves or sum_columns is not None:
+        args += (leaves, sum_columns)
     if out is None:
         return operate("matmul_reduce_scatter", *args)
-    check_no_gradients("matmul_reduce_scatter", args[-1], x, weight, residual)
+    check_no_gradients("matmul_reduce_scatter", group_name, x, weight, residual)
     _ops.matmul_reduce_scatter.out(*args, out=out)
     return out
 
@@ -138,6 +156,8 @@ def all_gather_matmul_reduce_scatter(
     scatter_rows: Sequence[int] | None = None,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
+    leaves: int = 0,
+    sum_columns: Sequence[int] | None = None,
     group: AnyGroup = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -159,6 +179,8 @@ def all_gather_matmul_reduce_scatter(
             numpy.array_split divides them.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
+        leaves: not 0: the bits do not depend on the number of ranks; as the module says.
+        sum_columns: k of each member of my scatter group; None: the leaves decide.
         group: as for all_gather_matmul().
         out: [my scatter_rows, n] the result's memory; the call then has no gradient.
 
@@ -184,10 +206,22 @@ def all_gather_matmul_reduce_scatter(
         [[4.0, 4.0, 4.0]]
     """
     grid = ag_dim, rs_dim, inner_dim_is_ag
-    args = x, weight, residual, *grid, gather_rows, scatter_rows, trans_weight, name_of(group)
+    group_name = name_of(group)
+    args: tuple[Any, ...] = (
+        x,
+        weight,
+        residual,
+        *grid,
+        gather_rows,
+        scatter_rows,
+        trans_weight,
+        group_name,
+    )
+    if leaves or sum_columns is not None:
+        args += (leaves, sum_columns)
     if out is None:
         return operate("all_gather_matmul_reduce_scatter", *args)
-    check_no_gradients("all_gather_matmul_reduce_scatter", args[-1], x, weight, residual)
+    check_no_gradients("all_gather_matmul_reduce_scatter", group_name, x, weight, residual)
     _ops.all_gather_matmul_reduce_scatter.out(*args, out=out)
     return out
 
@@ -198,6 +232,8 @@ def matmul_all_reduce(
     *,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
+    leaves: int = 0,
+    sum_columns: Sequence[int] | None = None,
     group: AnyGroup = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -207,7 +243,8 @@ def matmul_all_reduce(
 
     Every rank's loss depends on every rank's product. So the gradient of the sum is the sum of the
     ranks' gradients of out, and goes to all x and weights. If all ranks compute the same loss from
-    out, as in tensor parallelism, divide the loss by P, or use that of one rank only.
+    out, as in tensor parallelism, divide the loss by P, or use that of one rank only. Gradients of
+    out that several ranks have are added in rank order, also with leaves.
 
     Args:
         x: [rows, k] or [matrices, rows, k] of the same shape on every rank.
@@ -215,6 +252,8 @@ def matmul_all_reduce(
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n], the same on every rank, added once to every row; None: nothing.
             Its gradient is that of this rank's out.
+        leaves: not 0: the bits do not depend on the number of ranks; as the module says.
+        sum_columns: k of each rank; None: the leaves decide.
         group: as for all_gather_matmul().
         out: [rows, n] the result's memory; the call then has no gradient.
 
@@ -238,11 +277,64 @@ def matmul_all_reduce(
         >>> run_ranks(layer, 2)
         [[[2.0]], [[2.0]]]
     """
-    args = x, weight, residual, trans_weight, name_of(group)
+    group_name = name_of(group)
+    args: tuple[Any, ...] = x, weight, residual, trans_weight, group_name
+    if leaves or sum_columns is not None:
+        args += (leaves, sum_columns)
     if out is None:
         return operate("matmul_all_reduce", *args)
-    check_no_gradients("matmul_all_reduce", args[-1], x, weight, residual)
+    check_no_gradients("matmul_all_reduce", group_name, x, weight, residual)
     _ops.matmul_all_reduce.out(*args, out=out)
+    return out
+
+
+def matmul(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    leaves: int = 0,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Multiplies on this rank alone, with the bits of the other products.
+
+    ``out = x @ weight + residual``; neither it nor its gradient sends anything or waits for anyone.
+
+    Args:
+        x: [rows, k] or [matrices, rows, k]; float16, bfloat16 or float32.
+        weight: [k, n], with `trans_weight` [n, k].
+        trans_weight: whether the weight is stored as [n, k].
+        residual: [n] or [1, n] added once to every row; None: nothing.
+        leaves: not 0: k is summed in so many leaves; as the module says.
+        group: as for all_gather_matmul(); its threads and device multiply.
+        out: [rows, n] the result's memory; the call then has no gradient.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        Error: as Communicator.matmul().
+
+    Source of the semantics: ATB's LinearParallel, PURE_LINEAR.
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> x, weight = torch.ones(1, 2), torch.ones(2, 3)
+        >>> with collops.init(rank=0, rank_size=1) as comm:
+        ...     collops.torch.matmul(x, weight, leaves=2, group=comm).tolist()
+        [[2.0, 2.0, 2.0]]
+    """
+    group_name = name_of(group)
+    args: tuple[Any, ...] = x, weight, residual, trans_weight, group_name
+    if leaves:
+        args += (leaves,)
+    if out is None:
+        return operate("matmul", *args)
+    check_no_gradients("matmul", None, x, weight, residual)
+    _ops.matmul.out(*args, out=out)
     return out
 
 

@@ -60,6 +60,7 @@ class Operator(NamedTuple):
         save: keeps what the gradients need, from the inputs, in a context of autograd; of several
             results these follow the inputs.
         backward: the gradients of the inputs, the group's name included, from those of the results.
+        options: arguments behind the group's name, which have defaults; a call may leave them out.
         has_out: whether it has the overload `out`.
         results: their types.
     """
@@ -69,6 +70,7 @@ class Operator(NamedTuple):
     fake: Callable[..., Any]
     save: Callable[[Any, Any], None]
     backward: Callable[..., Any]
+    options: str = ""
     has_out: bool = True
     results: str = "Tensor"
 
@@ -77,11 +79,12 @@ def register(name: str, operator: Operator) -> None:
     """Makes an operator known to torch, with the gradients of its inputs."""
     _calls[name] = operator.call
     break_graphs(operator.call)  # where torch.compile has broken its graph before an operator
-    schema = f"({operator.schema}, str group_name) -> {operator.results}"
+    arguments = f"{operator.schema}, str group_name{operator.options and ', '}{operator.options}"
+    schema = f"({arguments}) -> {operator.results}"
     _define(name, schema, operator.call, operator.fake)
     if operator.has_out:
         # It returns nothing: torch.compile takes no operator that returns an argument.
-        schema = f"({operator.schema}, str group_name, *, Tensor(a!) out) -> ()"
+        schema = f"({arguments}, *, Tensor(a!) out) -> ()"
         _define(f"{name}.out", schema, partial(_into, operator.call), _nothing)
     packet = getattr(torch.ops.collops, name)
     function = _with_gradient(name, packet.default, operator)
@@ -132,7 +135,7 @@ def _define(name: str, schema: str, call: Callable[..., Any], fake: Callable[...
 
 @break_graphs
 def _into(call: Callable[..., Any], *args: Any, out: torch.Tensor) -> None:
-    call(*args, out)
+    call(*args, out=out)
 
 
 def _nothing(*args: Any, out: torch.Tensor) -> None:
