@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -17,6 +18,8 @@ import collops  # noqa: E402
 import collops.torch as ct  # noqa: E402
 from tests.torch.groups import default_group, run_group  # noqa: E402
 
+# backward() imports it, which takes a second: once, not on every rank.
+importlib.import_module("torch.fx.experimental.symbolic_shapes")
 LEAVES, K, N, ROWS = 12, 29, 24, 17
 # Of the leaves of k, which are not equally long: how many each of so many ranks has.
 SHARES = {1: [12], 2: [5, 7], 3: [2, 7, 3], 4: [1, 5, 3, 3], 6: [2, 1, 3, 2, 1, 3]}
