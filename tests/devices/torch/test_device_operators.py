@@ -22,7 +22,7 @@ from tests.devices.torch.device_groups import (
     run_device_group,
 )
 from tests.torch.groups import default_group
-from tests.torch.operators.device_operators import ROWS, outcomes
+from tests.torch.operators.device_operators import names_of, outcomes
 
 
 def _outcomes(rank: int, size: int) -> dict[str, tuple[Any, Any]]:
@@ -34,7 +34,7 @@ def _outcomes_of_ranks(size: int) -> list[dict[str, tuple[Any, Any]]]:
     return run_device_group(_outcomes, size, size)
 
 
-@pytest.mark.parametrize(("name", "size"), ROWS)
+@pytest.mark.parametrize(("name", "size"), names_of(KIND))
 def test_an_operator(name: str, size: int) -> None:
     for rank, found in enumerate(_outcomes_of_ranks(size)):
         on_cpu, on_device = found[name]

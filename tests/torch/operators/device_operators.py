@@ -33,11 +33,13 @@ def outcome(row: Row, rank: int, size: int, device: str) -> Any:
     given, group = row.args(rank, size), default_group().group_name
     operator = getattr(torch.ops.collops, row.operator)
     try:
-        args = on(device, given)
-        result = operator(*args, group)
+        args, options = on(device, given), row.options(size)
+        result = operator(*args, group, *options)
         out = torch.empty_like(result)
         with torch.no_grad():
-            operator.out(*on(device, given), group, out=out) if row.known else out.copy_(result)
+            operator.out(*on(device, given), group, *options, out=out) if row.known else out.copy_(
+                result
+            )
         found = [result.tolist(), out.tolist()]
         if not any(word in given for word in _NO_GRADIENT if isinstance(word, str)):
             factor = (torch.arange(result.numel()) % 3 - 1.0).view(result.shape).to(device)
@@ -48,19 +50,21 @@ def outcome(row: Row, rank: int, size: int, device: str) -> Any:
     return found
 
 
-def device_rows(size: int) -> list[Row]:
-    """The rows of operators that devices have, which add up without leaves."""
+def device_rows(size: int, device: str) -> list[Row]:
+    """The rows of operators that devices have; NPUs add up in no leaves."""
     rows = [row for row in rows_for(size) if row.operator not in _OF_THE_CPU]
-    return [row for row in rows if not row.options(size)]
+    return [row for row in rows if not (device.startswith("npu") and row.options(size))]
 
 
 def outcomes(rank: int, size: int, device: str) -> dict[str, tuple[Any, Any]]:
     """Those of each row on the CPU and on a device."""
     found = {}
-    for row in device_rows(size):
+    for row in device_rows(size, device):
         on_cpu, on_device = (outcome(row, rank, size, where) for where in ("cpu", device))
         found[name_of(row)] = (on_cpu, on_device)
     return found
 
 
-ROWS = [(name_of(row), size) for size in SIZES for row in device_rows(size)]
+def names_of(device: str) -> list[tuple[str, int]]:
+    """Of the rows of each size."""
+    return [(name_of(row), size) for size in SIZES for row in device_rows(size, device)]
