@@ -61,8 +61,11 @@ def _opcheck(row: Row, rank: int, with_out: bool) -> list[str]:
 
 def _opcheck_all(rank: int) -> list[str]:
     _fresh()
-    rows = rows_for(2)
-    first = {row.operator: row for row in reversed(rows)}.values()
+    all_rows = rows_for(2)
+    first = {row.operator: row for row in reversed(all_rows)}.values()
+    # One row of each operator with leaves: they differ in numbers alone.
+    in_leaves = {row.operator: row for row in all_rows if row.options(2)}.values()
+    rows = [*(row for row in all_rows if not row.options(2)), *in_leaves]
     wrong = [end for row in rows for end in _opcheck(row, rank, with_out=False)]
     return wrong + [end for row in first for end in _opcheck(row, rank, with_out=True)]
 

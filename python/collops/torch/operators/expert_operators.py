@@ -161,7 +161,7 @@ def _refuse_second(ctx: Any, *gradients: Any) -> Any:
 
 def _grouped(name: str, goes_back: bool) -> Operator:
     """A grouped product: to the experts, where the rows may be limited, or back from them."""
-    after = ("name", "out") if goes_back else ("max_rows", "name", "out")
+    after = ("name",) if goes_back else ("max_rows", "name")
 
     def call(
         x: Any,
@@ -174,8 +174,9 @@ def _grouped(name: str, goes_back: bool) -> Operator:
         x_scale: Any,
         out_dtype: Any,
         *rest: Any,
+        out: Any = None,
     ) -> Any:
-        words = dict(zip(after, rest, strict=False))
+        words = dict(zip(after, rest, strict=True)) | {"out": out}
         given = {"residual": residual, "scale": scale, "x_scale": x_scale}
         words |= {key: values(one) for key, one in given.items() if one is not None}
         communicator = communicator_for_call(name, x, words.pop("name"))
