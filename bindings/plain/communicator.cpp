@@ -58,6 +58,7 @@ void BindPlainLevel(py::module_& module) {
       .def("all_reduce_at_once", &PlainLevel::AllReduceAtOnce)
       .def("barrier", &PlainLevel::Barrier)
       .def("split", &PlainLevel::Split)
+      .def("shrink", &PlainLevel::Shrink)
       .def("refuse", [](const PlainLevel& self, const std::string& operation, int code,
                         const std::string& message) {
         self.Refuse(MethodOf(operation), Status(static_cast<ErrorCode>(code), message));
@@ -132,6 +133,7 @@ void BindCommunicator(py::module_& module) {
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
       .def_property_readonly("failed", &Communicator::failed)
+      .def_property_readonly("old_ranks", &Communicator::old_ranks)
       .def_property("compares_shapes", &Communicator::compares_shapes,
                     &Communicator::set_compares_shapes)
       .def_property("timeout_s", &Communicator::timeout_s, &Communicator::set_timeout_s)

@@ -788,4 +788,19 @@ py::object PlainLevel::Split(const py::object& color, const py::object& key) {
   return part == nullptr ? py::object(py::none()) : make_part_(part);
 }
 
+py::object PlainLevel::Shrink(const py::object& exclude, double timeout_s) {
+  constexpr const char* kName = "shrink";
+  std::vector<int> ranks;
+  if (!exclude.is_none()) {
+    for (const int64_t rank : ReadMembers(kName, "exclude", exclude)) {
+      constexpr int64_t kLeast = std::numeric_limits<int>::min();
+      constexpr int64_t kMost = std::numeric_limits<int>::max();
+      ranks.push_back(static_cast<int>(std::clamp(rank, kLeast, kMost)));
+    }
+  }
+  std::shared_ptr<Communicator> shrunk;
+  RunWithoutGil([&] { return communicator().Shrink(ranks, timeout_s, &shrunk); });
+  return make_part_(shrunk);
+}
+
 }  // namespace collops::bindings

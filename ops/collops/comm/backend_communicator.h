@@ -60,6 +60,8 @@ class BackendCommunicator : public Communicator {
                          const std::string& /*name*/, std::shared_ptr<void>* /*part*/) {
     return Ok();
   }
+  // Ok, or why Shrink() cannot make a new group.
+  virtual Status CheckShrinks() const;
   // What is wrong with calls that have returned, or with the other ranks.
   virtual Status DoCheck() { return Ok(); }
   // Tells the other ranks, which wait for this rank's call, why it refuses.
@@ -94,6 +96,9 @@ class BackendCommunicator : public Communicator {
   const recording::Lane& lane();
   // A subgroup that is about to be made: its ranks here in their order, and how they meet.
   struct Part;
+  // The parameters of a group of some of these ranks, which still lacks who they are.
+  control::GroupSpec SpecOfPart() const;
+  Status EndForShrink(const RankSet& excluded);
   Status GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup);
   Status MakeSubgroup(int color, int key, bool kept, std::shared_ptr<Communicator>* subgroup);
   // As MakeSubgroup(), of a group without a board.

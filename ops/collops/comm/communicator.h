@@ -157,6 +157,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status KeptSplit(const std::string& name, int color, const std::vector<int>& members,
                    std::shared_ptr<Communicator>* subgroup);
 
+  // After a loss: ends this communicator, if it has not failed yet, and makes one of the ranks that
+  // are left, in their old order, with new memory; it has the comm_domain from then on. Each rank
+  // that is left calls it with the same list of the ranks that are to go, which may be empty. It
+  // waits for each rank that has not ended, at most timeout_s (0: the group's): a rank that has not
+  // called it then is left out, and a call of that rank fails. Whichever ranks end meanwhile, all
+  // that are left get the same group.
+  Status Shrink(const std::vector<int>& exclude, double timeout_s,
+                std::shared_ptr<Communicator>* shrunk);
+  // The ranks' numbers in the communicator that Shrink() made this one of; empty: it did not.
+  const std::vector<int>& old_ranks() const;
+
   // Takes part in the next call with a refusal: the other ranks get `reason`'s message at once.
   // `name` is the operator's and must live as long as the process.
   Status Refuse(const char* name, const Status& reason);

@@ -195,6 +195,51 @@ Status Registry::Get(const control::GroupSpec& spec, std::shared_ptr<Communicato
   return Ok();
 }
 
+Status Registry::CheckCurrent(const Communicator& old) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = communicators_.find(Key(old.spec()));
+  const bool replaced = found != communicators_.end() && found->second.get() != &old &&
+                        !found->second->failed();
+  COLLOPS_CHECK_ARG(!replaced, ERROR_INVALID_PARAM, "shrink: this process has made another ",
+                    "communicator of comm_domain \"", old.spec().comm_domain, "\" since: use that");
+  return Ok();
+}
+
+Status Registry::MakeApart(const control::GroupSpec& spec,
+                           std::shared_ptr<Communicator>* communicator) {
+  const Backend* backend = nullptr;
+  COLLOPS_RETURN_IF_ERROR(FindRunnable(spec.backend, &backend));
+  return backend->create(spec, communicator);
+}
+
+Status Registry::Replace(const Communicator& old,
+                         const std::shared_ptr<Communicator>& communicator) {
+  COLLOPS_RETURN_IF_ERROR(CheckCurrent(old));
+  const CommunicatorSpec& spec = communicator->spec();
+  std::vector<std::shared_ptr<Communicator>> ended;  // destroyed without the lock
+  std::unique_lock<std::mutex> lock(mutex_);
+  // Where ranks are threads, one that was left out may not know yet that its group has ended.
+  ended = Take(&communicators_, [&](const auto& live) {
+    if (live->failed()) return true;
+    return !CheckAgreement(live->spec(), spec).ok() && !ControlOf(*live).Peek("shrink").ok();
+  });
+  std::shared_ptr<Communicator>& slot = communicators_[Key(spec)];
+  if (slot == nullptr) slot = communicator;
+  const bool entered = slot == communicator;
+  if (entered) made_[slot.get()] = slot;
+  lock.unlock();
+  for (const auto& live : ended) {
+    if (!live->failed()) {
+      ControlOf(*live).EndAll(
+          Error(ERROR_TIMEOUT, "the other ranks have shrunk the group without this one"));
+    }
+    live->EndStarted();
+  }
+  COLLOPS_CHECK_ARG(entered, ERROR_INVALID_PARAM, "shrink: another thread has made a communicator ",
+                    "of comm_domain \"", spec.comm_domain, "\" meanwhile: use that");
+  return Ok();
+}
+
 void Registry::Forget(const Communicator* closed) {
   Registry* const registry = instance.load();  // null at the end of the process
   if (registry == nullptr) return;

@@ -30,6 +30,13 @@ class Registry {
   // As Get(), of a group that another one makes.
   Status Get(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
 
+  // When a group is shrunk. CheckCurrent(): an error if `old` is no more its domain's communicator,
+  // as another one was made since. MakeApart(): one that is no domain's yet. Replace() gives it the
+  // domain of `old`, which has ended.
+  Status CheckCurrent(const Communicator& old) const;
+  Status MakeApart(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
+  Status Replace(const Communicator& old, const std::shared_ptr<Communicator>& communicator);
+
   // The open communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);
 

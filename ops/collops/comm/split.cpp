@@ -180,8 +180,7 @@ Status BackendCommunicator::MakeSubgroup(int color, int key, bool kept,
   return made.ok() || kept ? made : control_->KeepGroupAfter(made);
 }
 
-Status BackendCommunicator::GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup) {
-  const std::vector<int>& members = part.members;
+control::GroupSpec BackendCommunicator::SpecOfPart() const {
   control::GroupSpec spec = this->spec();
   spec.has_no_board = !control_->has_board();
   if (spec.table != nullptr && !spec.has_no_board) {
@@ -191,11 +190,24 @@ Status BackendCommunicator::GetSubgroup(const Part& part, std::shared_ptr<Commun
   }
   spec.table = nullptr;
   spec.meet_at.clear();
+  spec.timeout_s = timeout_s();
+  if (spec.top_rank < 0) spec.top_rank = rank();
+  spec.introduction = nullptr;
+  spec.one_host = true;
+  spec.engine_part = nullptr;
+  spec.watch = nullptr;
+  spec.parent.reset();
+  spec.old_ranks.clear();
+  spec.meeting.clear();
+  return spec;
+}
+
+Status BackendCommunicator::GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup) {
+  const std::vector<int>& members = part.members;
+  control::GroupSpec spec = SpecOfPart();
   spec.introduction = part.introduction;
   spec.one_host = part.introduction == nullptr;
   spec.engine_part = part.of_backend;
-  spec.timeout_s = timeout_s();
-  if (spec.top_rank < 0) spec.top_rank = rank();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());
   spec.comm_domain = Concat(this->spec().comm_domain, part.name);
@@ -206,7 +218,7 @@ Status BackendCommunicator::GetSubgroup(const Part& part, std::shared_ptr<Commun
     const std::shared_ptr<control::Control> living = parent.lock();
     return living == nullptr ? Ok() : living->FindLossAmong(members, kept);
   };
-  spec.parent = part.kept ? parent : std::weak_ptr<control::Control>();
+  if (part.kept) spec.parent = parent;
   return Registry::Instance().Get(spec, subgroup);
 }
 

@@ -163,6 +163,11 @@ class Communicator(GroupCalls):
         return self._size
 
     @property
+    def old_ranks(self) -> tuple[int, ...]:
+        """The ranks' numbers in the communicator that shrink() made this one of; else ``()``."""
+        return tuple(self._core.old_ranks)
+
+    @property
     def backend(self) -> str:
         """The backend that moves the data, such as ``"shm"``."""
         return str(self._core.backend)
@@ -288,6 +293,59 @@ class Communicator(GroupCalls):
             return empty_of_communicator(self._core, shape, dtype, device)
         window = core().window
         return window_array(lambda num_bytes: window(self._core, num_bytes), shape, dtype)
+
+    def shrink(
+        self, exclude: Sequence[int] | None = None, timeout_s: float | None = None
+    ) -> Communicator:
+        """Makes a communicator of the ranks that are left after a loss, in their old order.
+
+        ``new.rank = the place of my old rank in new.old_ranks, which is ascending``
+
+        Every rank that is left calls it, with the same `exclude`; one that is in no call too. It
+        ends this communicator, if that has not failed yet, and with it the started calls. The new
+        one has the same domain, new shared memory and no subgroups. If ranks end meanwhile, all
+        that are left get the same, smaller group. What a call that failed has left in its outputs
+        is undefined; its inputs are as they were.
+
+        Args:
+            exclude: ranks to leave out, although they may live; they learn it as an error of their
+                next call. None: none.
+            timeout_s: seconds to wait for each rank that lives. One that has not called it then,
+                such as a stopped one, is left out, and gets an error when it goes on. None: the
+                communicator's.
+
+        Returns:
+            The new communicator, after first contact. A single rank may be left.
+
+        Raises:
+            ArgumentError: `exclude` has this rank, a number out of range, or one twice;
+                `timeout_s` is not above 0; or the communicator was closed.
+            RankMismatchError: the ranks exclude different ones; there is no new group then.
+            RankTimeoutError: the others have gone on without this rank, which came too late.
+            AbortedError: another rank has excluded this one.
+            UnsupportedError: the backend is not shm.
+
+        Source of the semantics: MPIX_Comm_shrink of MPI's ULFM, ncclCommShrink of NCCL.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def go_on_without_rank_1(rank):
+            ...     comm = collops.init()
+            ...     if rank == 1:
+            ...         comm.close()
+            ...         return None
+            ...     try:
+            ...         comm.barrier()
+            ...     except collops.PeerLostError:
+            ...         comm = comm.shrink()
+            ...     return comm.old_ranks, comm.all_gatherv(np.array([rank])).tolist()
+            >>> run_ranks(go_on_without_rank_1, 3)
+            [((0, 2), [0, 2]), None, ((0, 2), [0, 2])]
+        """
+        if timeout_s is not None and not is_time(timeout_s):
+            bad_argument(f"shrink: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+        return self._plain.shrink(exclude, timeout_s or 0.0)  # type: ignore[no-any-return]
 
     def refuse(self, operation: str, error: Exception) -> None:
         """Sends an error of this rank to the others, in place of its part of a call.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "collops/comm/agreement.h"
+#include "collops/comm/control/roll_call.h"
 #include "collops/comm/control/signals.h"
 #include "collops/core/status.h"
 
@@ -28,6 +29,7 @@ constexpr int64_t RoundUp(int64_t bytes, int64_t unit) {
 // State of the whole group.
 struct alignas(kLineBytes) GroupState {
   std::atomic<uint32_t> failed_rank;  // 1 + the first rank that failed; 0: no rank has failed
+  std::atomic<uint64_t> roll;         // a RollState: who goes on when the group has ended
 };
 
 // A rank can wait in two lanes at once: in group calls, and in Send and Recv (pairs of ranks).
@@ -72,6 +74,7 @@ struct alignas(kLineBytes) Member {
   std::atomic<uint32_t> pair_marks;  // how many it has put on the board
   char reason[kReasonBytes];         // why the rank left or failed
   SharedText pair_call;              // what the rank waits for in its pair lane
+  RollWords roll;
 
   // Used for steps whose first signal is not written by the backend.
   struct alignas(kLineBytes) Head {

@@ -167,6 +167,11 @@ Status Control::Failure() const {
   return failure_;
 }
 
+bool Control::left() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return left_;
+}
+
 Status Control::CheckBoard() const {
   COLLOPS_CHECK_ARG(
       has_board(), ERROR_UNSUPPORTED, "backend ", spec_.backend,

@@ -201,6 +201,8 @@ class Control {
   void EndAll(const Status& status) { End(status, false, status.message()); }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   bool in_call() const { return busy_.load(); }
+  // Whether this rank has left the group by Close().
+  bool left() const;
   Status CheckUsable(const char* name) const;
   // The error that ended the group.
   Status Failure() const;

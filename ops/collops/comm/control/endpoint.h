@@ -119,6 +119,9 @@ class Endpoint {
   // left.
   Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;
 
+  // Whether a rank can never come again: it has closed its communicator, or its process has ended.
+  bool HasLeft(int rank) const;
+
   // As FindLoss(), for one rank in its pair lane. `left`: the rank has closed its communicator.
   Status FindDeparture(int rank, bool* left) const;
 
@@ -157,7 +160,6 @@ class Endpoint {
   // watcher, without which nothing is heard of other hosts.
   int WitnessOf(int rank) const;
   bool HasEnded(int rank) const;
-  bool HasLeft(int rank) const;
   Status Lost(int rank) const;
   // `failed`: GroupState::failed_rank, not 0. A peer wrote it, so it is brought into range.
   int Reporter(uint32_t failed) const {

@@ -48,8 +48,9 @@ Origin MakeOrigin(CommMode mode) {
 // 128 bits of hash, so that two jobs or domains never share a name by accident.
 std::string SocketName(const GroupSpec& spec, const JobIdentity& job) {
   // Ranks of different backends do not meet: their shared memory differs.
-  const std::string key =
+  std::string key =
       std::to_string(geteuid()) + '\0' + job.id + '\0' + spec.backend + '\0' + spec.comm_domain;
+  if (!spec.meeting.empty()) key += '\0' + spec.meeting;
   return "collops-" + Hex(Sha256(key)).substr(0, 32);
 }
 

@@ -1,0 +1,259 @@
+// Who goes on when a group has ended: whichever rank ends at whichever access to the words, all
+// that are left get the same new group, and nobody waits forever. The functions of
+// control/roll_call.h are the library's own; a meeting is one access here.
+#include "collops/comm/control/roll_call.h"
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "signals/model_words.h"
+
+namespace {
+
+using collops::RankSet;
+using signals::Explorer;
+using signals::ModelMemory;
+using signals::Weakened;
+using signals::Word;
+
+// The accesses of the rank whose program runs, after some of which it ends.
+struct Life {
+  struct Ends {};
+
+  static inline int accesses = 0;
+  static inline int most = -1;  // -1: any number
+  static void Access() {
+    if (most >= 0 && accesses++ == most) throw Ends();
+  }
+};
+
+template <typename T>
+class MortalWord : public Word<T> {
+ public:
+  static inline bool ordered = false;  // whether a load reads the last value
+  T load(std::memory_order order) const {
+    Life::Access();
+    if (!ordered) return Word<T>::load(order);
+    // Reads the last value.
+    T none = ~T{0};
+    const_cast<MortalWord*>(this)->Word<T>::compare_exchange_strong(none, none);
+    return none;
+  }
+  void store(T value, std::memory_order order) {
+    Life::Access();
+    Word<T>::store(value, order);
+  }
+  bool compare_exchange_strong(T& expected, T value) {
+    Life::Access();
+    return Word<T>::compare_exchange_strong(expected, value);
+  }
+};
+struct MortalMemory {
+  template <typename T>
+  using Atomic = MortalWord<T>;
+};
+using Words = collops::control::RollWordsIn<MortalMemory, 1>;
+
+// What happens in a search.
+struct Scene {
+  int size = 2;
+  int dies = -1;  // the rank that ends
+  int after = 0;  // its accesses
+  int fails = -1;     // the rank whose first meeting fails
+  int hurries = -1;   // the rank for which it is always late
+  int gives_up = -1;  // the rank that gives up before it meets
+  std::vector<std::vector<int>> excluded = {{}, {}, {}};
+};
+
+struct WordsOf {
+  std::deque<Words>* words;
+  Words& operator()(int rank) const { return (*words)[static_cast<size_t>(rank)]; }
+};
+struct HasEnded {
+  std::deque<Word<uint64_t>>* ended;
+  bool operator()(int rank) const {
+    return (*ended)[static_cast<size_t>(rank)].load(std::memory_order_acquire) != 0;
+  }
+};
+using RollCall = collops::control::RollCall<MortalMemory, 1, WordsOf, HasEnded>;
+using Turn = RollCall::Turn;
+
+constexpr uint64_t kLeftOut = 1;
+constexpr uint64_t kDisagreed = 2;
+constexpr uint64_t kGaveUp = 3;
+constexpr uint64_t kGoesOn = 4;  // and the members and the epoch
+
+class Group {
+ public:
+  explicit Group(const Scene& scene) : scene_(scene) {
+    Explorer& explorer = Explorer::Current();
+    explorer.Name("state", signals::kAnyRank);
+    state_.emplace_back();
+    for (int r = 0; r < scene.size; ++r) {
+      explorer.Name("words", r);
+      words_.emplace_back();
+      explorer.Name("ended", r == scene.dies ? r : signals::kNobody);
+      ended_.emplace_back();
+      explorer.Name("outcome", r);
+      outcomes_.emplace_back();
+    }
+  }
+
+  void Run(int rank) {
+    Life::accesses = 0;
+    Life::most = rank == scene_.dies ? scene_.after : -1;
+    try {
+      Compare(rank, CallTheRoll(rank));
+    } catch (const Life::Ends&) {
+      ended_[static_cast<size_t>(rank)].store(1, std::memory_order_release);
+    }
+  }
+
+ private:
+  uint64_t CallTheRoll(int rank) {
+    RankSet excluded = RankSet::None(scene_.size);
+    for (const int r : scene_.excluded[static_cast<size_t>(rank)]) excluded.Add(r);
+    RollCall roll(&state_[0], WordsOf{&words_}, HasEnded{&ended_}, rank, excluded, scene_.size);
+    bool fails = rank == scene_.fails;
+    bool told = false;
+    uint64_t arrived = 0;
+    // It waits for nobody, but not for ever: the next deadline is as far off as the last one.
+    int hurries = rank == scene_.hurries ? 2 : 0;
+    bool is_late = false;
+    uint64_t was_late = 0;
+    while (true) {
+      // What Look() does depends on the memory, and on what this rank has written.
+      if (is_late) was_late = signals::Mix(was_late + 1, roll.seen().word());
+      Explorer::Current().Forget(signals::Mix(
+          was_late, (arrived * 8 + static_cast<uint64_t>(hurries + 1)) * 4 + (fails ? 2 : 0) + (is_late ? 1 : 0)));
+      const Turn turn = roll.Look(is_late, 10U + static_cast<uint64_t>(rank), &told);
+      is_late = false;
+      switch (turn) {
+        case Turn::kWait:
+          is_late = hurries > 0 || Await(roll);
+          if (hurries > 0) --hurries;
+          break;
+        case Turn::kMeet:
+          if (rank == scene_.gives_up && roll.Leave()) return kGaveUp;
+          if (fails) {
+            fails = false;
+            roll.Restart();
+          } else {
+            roll.Arrive();
+            arrived = 1 + roll.seen().epoch;
+          }
+          break;
+        case Turn::kGoOn:
+          return kGoesOn | MembersOf(roll) << 8 | roll.seen().epoch << 16 | roll.token() << 24;
+        case Turn::kLeftOut:
+          return kLeftOut;
+        case Turn::kDisagreed:
+          return kDisagreed;
+      }
+    }
+  }
+  // The death of a rank that waits is one after its access before. True: for another rank it waits
+  // in vain, until the deadline has passed.
+  bool Await(const RollCall& roll) {
+    const int most = std::exchange(Life::most, -1);
+    bool in_vain = false;
+    Explorer::Current().Await([&] {
+      in_vain = false;
+      if (roll.HasNews()) return true;
+      in_vain = scene_.gives_up >= 0 && outcomes_[static_cast<size_t>(scene_.gives_up)].load(
+                                            std::memory_order_acquire) != 0;
+      return in_vain;
+    });
+    Life::most = most;
+    return in_vain;
+  }
+  uint64_t MembersOf(const RollCall& roll) const {
+    uint64_t bits = 0;
+    for (int r = 0; r < scene_.size; ++r) {
+      if (roll.members().Contains(r)) bits |= uint64_t{1} << r;
+    }
+    return bits;
+  }
+
+  void Compare(int rank, uint64_t own) {
+    Life::most = -1;
+    Explorer& explorer = Explorer::Current();
+    const bool may_leave_out = scene_.hurries >= 0 || scene_.gives_up >= 0;
+    explorer.Expect(may_leave_out || own != kLeftOut, "a rank that came was left out");
+    for (int r = 0; r < scene_.size; ++r) {
+      const bool is_there = (own >> (8 + r) & 1) != 0;
+      const bool must_be = r == rank || (r != scene_.dies && !may_leave_out);
+      explorer.Expect((own & 7) != kGoesOn || is_there || !must_be, "a member is missing");
+    }
+    outcomes_[static_cast<size_t>(rank)].store(own, std::memory_order_release);
+    for (int r = 0; r < scene_.size; ++r) {
+      if (r == rank) continue;
+      const uint64_t other = outcomes_[static_cast<size_t>(r)].load(std::memory_order_acquire);
+      if (other == 0) continue;
+      const bool both_go_on = (own & 7) == kGoesOn && (other & 7) == kGoesOn;
+      explorer.Expect(!both_go_on || own == other, "two new groups");
+      const bool has_other = (own & 7) == kGoesOn && (own >> (8 + r) & 1) != 0;
+      explorer.Expect(!has_other || (other & 7) == kGoesOn, "a member that does not go on");
+      explorer.Expect((own == kDisagreed) == (other == kDisagreed), "not all know a disagreement");
+    }
+  }
+
+  const Scene scene_;
+  std::deque<MortalWord<uint64_t>> state_;
+  std::deque<Words> words_;
+  std::deque<Word<uint64_t>> ended_;
+  std::deque<Word<uint64_t>> outcomes_;
+};
+
+std::string Search(const char* what, const Scene& scene, const Weakened& weakened = {}) {
+  MortalWord<uint64_t>::ordered = scene.size > 2;
+  Explorer explorer(weakened);
+  Group group(scene);
+  std::vector<Explorer::Program> programs;
+  for (int r = 0; r < scene.size; ++r) programs.push_back([&group, r] { group.Run(r); });
+  return Explore(&explorer, what, programs, 1);
+}
+
+Scene Of(int size) {
+  Scene scene;
+  scene.size = size;
+  return scene;
+}
+
+}  // namespace
+
+TEST(TwoRanksAgree) {
+  EXPECT_EQ(Search("2 ranks", Of(2)), "");
+}
+
+TEST(ADeathAtAnyAccessOfTwo) {
+  for (int after = 0; after < 25; ++after) {
+    Scene scene = Of(2);
+    scene.dies = 1;
+    scene.after = after;
+    EXPECT_EQ(Search("2 ranks, one ends", scene), "");
+  }
+}
+
+TEST(AMeetingThatFailsOnOneRank) {
+  Scene scene = Of(2);
+  scene.fails = 0;
+  EXPECT_EQ(Search("2 ranks", scene), "");
+}
+
+TEST(ARankInAHurry) {
+  Scene scene = Of(2);
+  scene.hurries = 0;
+  EXPECT_EQ(Search("2 ranks", scene), "");
+}
+
+TEST(ARankThatGivesUp) {
+  Scene scene = Of(2);
+  scene.gives_up = 0;
+  EXPECT_EQ(Search("2 ranks", scene), "");
+}
+TEST(ThreeRanksAgree) {
+  EXPECT_EQ(Search("3 ranks", Of(3)), "");
+}
