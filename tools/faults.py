@@ -13,7 +13,13 @@ from patience import patience
 from run_tests import BUILD, ENV, REPORTS, configure, run, run_python
 
 # Each program, and the seconds after which it has failed on a quiet machine.
-PROGRAMS = {"gone_test": 600, "lies_test": 1800, "moments_test": 900, "cycles_test": 120}
+PROGRAMS = {
+    "gone_test": 600,
+    "lies_test": 1800,
+    "moments_test": 900,
+    "cycles_test": 120,
+    "shrink_test": 300,
+}
 
 
 def run_whole(name: str, limit_s: int) -> bool:

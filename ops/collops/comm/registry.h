@@ -31,11 +31,11 @@ class Registry {
   Status Get(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
 
   // When a group is shrunk. CheckCurrent(): an error if `old` is no more its domain's communicator,
-  // as another one was made since. MakeApart(): one that is no domain's yet. Replace() gives it the
-  // domain of `old`, which has ended.
+  // as another one was made since. MakeApart(): one that is no domain's yet; Enter() makes it its
+  // domain's, once the group before has ended.
   Status CheckCurrent(const Communicator& old) const;
   Status MakeApart(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
-  Status Replace(const Communicator& old, const std::shared_ptr<Communicator>& communicator);
+  Status Enter(const std::shared_ptr<Communicator>& communicator);
 
   // The open communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);

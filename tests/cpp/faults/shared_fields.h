@@ -67,7 +67,7 @@ class Table {
 
   void AddBoard() {
     using collops::control::Member;
-    AddWords("GroupState", {Bytes(&board_.group())}, 4);
+    AddWords("GroupState", {Bytes(&board_.group())}, 16);
     std::byte* const member = Bytes(&board_.member(liar_));
     AddWords("Member.finished", {member}, 8);
     constexpr size_t kAsleep = offsetof(Member, asleep);
@@ -78,6 +78,7 @@ class Table {
     AddText("Member.reason", {member + offsetof(Member, reason)}, collops::control::kReasonBytes);
     AddWords("Member.pair_call", {member + offsetof(Member, pair_call)}, 64);
     AddText("Member.pair_call", {member + offsetof(Member, pair_call)}, 64);
+    AddWords("Member.roll", {member + offsetof(Member, roll)}, sizeof(collops::control::RollWords));
     AddWords("Member.heads",
              {Bytes(&board_.member(liar_).heads[0]), Bytes(&board_.member(liar_).heads[1])},
              sizeof(collops::control::SignalHead));

@@ -29,7 +29,11 @@ class Explorer {
  public:
   using Program = std::function<void()>;
 
-  explicit Explorer(Weakened weakened = {}) : memory_(std::move(weakened)) { current_ = this; }
+  // `ordered`: of the memory, which then has no cells.
+  explicit Explorer(Weakened weakened = {}, bool ordered = false)
+      : memory_(std::move(weakened), ordered) {
+    current_ = this;
+  }
   Explorer(const Explorer&) = delete;
   Explorer& operator=(const Explorer&) = delete;
   ~Explorer() { current_ = nullptr; }
@@ -69,7 +73,8 @@ class Explorer {
     if (writer != kNobody && writer != rank_ && !waiting_) Interrupt();
     const int age = Choose(memory_.NumReadable(rank_, word));
     const int index = memory_.state.num_stores[word] - 1 - age;
-    return Log(memory_.Load(rank_, word, age, order), static_cast<uint64_t>(word * 256 + index));
+    return Log(memory_.Load(rank_, word, age, order),
+               memory_.ordered() ? 0 : static_cast<uint64_t>(word * 256 + index));
   }
   void Store(int word, uint64_t value, std::memory_order order) {
     if (Replays()) return static_cast<void>(Replayed());
@@ -77,7 +82,7 @@ class Explorer {
     if (writer != kAnyRank && writer != rank_) Fault("a word has another writer than it says");
     if (writer == kAnyRank) Interrupt();
     memory_.Put(rank_, word, value, order);
-    Log(0, static_cast<uint64_t>(memory_.state.num_stores[word]));
+    Log(0, NumStores(word));
   }
   bool CompareExchange(int word, uint64_t* expected, uint64_t value) {
     uint64_t last = 0;
@@ -87,7 +92,7 @@ class Explorer {
       Interrupt();
       last = memory_.Load(rank_, word, 0, std::memory_order_seq_cst);
       if (last == *expected) memory_.Replace(rank_, word, value, std::memory_order_seq_cst);
-      Log(last, static_cast<uint64_t>(memory_.state.num_stores[word]));
+      Log(last, NumStores(word));
     }
     if (last == *expected) return true;
     *expected = last;
@@ -139,6 +144,10 @@ class Explorer {
   }
 
  private:
+  // For the history: in ordered memory only the last store counts.
+  uint64_t NumStores(int word) const {
+    return memory_.ordered() ? 0 : static_cast<uint64_t>(memory_.state.num_stores[word]);
+  }
   enum class Stop { kInterrupted, kWaits, kNotReady, kFault };
   enum class Moved { kYes, kWaits, kNotReady };
   struct Choice {

@@ -95,7 +95,9 @@ struct MemoryState {
 // compare-exchange reads the last one.
 class WeakMemory {
  public:
-  explicit WeakMemory(Weakened weakened) : weakened_(std::move(weakened)) {
+  // `ordered`: a load returns the last store, for programs with too many orders else.
+  explicit WeakMemory(Weakened weakened, bool ordered = false)
+      : weakened_(std::move(weakened)), ordered_(ordered) {
     for (int r = 0; r < kMostRanks; ++r) state.ranks[r].now.clock[r] = 1;
   }
 
@@ -117,7 +119,9 @@ class WeakMemory {
   // Before the search begins.
   void Initialise(int word, uint64_t value) { stores_[Index(word)][0].value = value; }
 
+  bool ordered() const { return ordered_; }
   int NumReadable(int rank, int word) const {
+    if (ordered_) return 1;
     return state.num_stores[word] - state.ranks[rank].now.seen[word];
   }
   uint64_t Last(int word) const { return At(word, state.num_stores[word] - 1).value; }
@@ -126,6 +130,7 @@ class WeakMemory {
   uint64_t Load(int rank, int word, int age, std::memory_order order) {
     const int index = state.num_stores[word] - 1 - age;
     const Store& store = At(word, index);
+    if (ordered_) return store.value;
     RankView& view = state.ranks[rank];
     view.now.seen[word] = static_cast<uint8_t>(index);
     view.acquirable.Join(store.released);
@@ -178,6 +183,7 @@ class WeakMemory {
 
   // Identifies what the ranks may find from now on.
   uint64_t Hash() const {
+    if (ordered_) return HashOfLast();
     uint64_t hash = state.fenced.Hash(0);
     for (const RankView& rank : state.ranks) {
       hash = rank.released.Hash(rank.acquirable.Hash(rank.now.Hash(hash)));
@@ -198,6 +204,11 @@ class WeakMemory {
   MemoryState state;
 
  private:
+  uint64_t HashOfLast() const {
+    uint64_t hash = 0;
+    for (int w = 0; w < num_words(); ++w) hash = Mix(hash, Last(w));
+    return hash;
+  }
   static size_t Index(int number) { return static_cast<size_t>(number); }
   const Store& At(int word, int index) const { return stores_[Index(word)][Index(index)]; }
   std::memory_order Of(int word, std::memory_order order, std::memory_order part) const {
@@ -229,6 +240,7 @@ class WeakMemory {
   }
 
   Weakened weakened_;
+  const bool ordered_;
   std::vector<std::vector<Store>> stores_;  // by word; the state says how many are valid
   std::vector<std::string> word_names_;
   std::vector<std::string> cell_names_;
