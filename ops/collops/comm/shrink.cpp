@@ -61,8 +61,7 @@ struct HasLeft {
   const control::Endpoint* endpoint;
   bool operator()(int rank) const { return endpoint->HasLeft(rank); }
 };
-using RollCall =
-    control::RollCall<MachineMemory, control::kRollSetWords, WordsOfRank, HasLeft>;
+using RollCall = control::RollCall<MachineMemory, control::kRollSetWords, WordsOfRank, HasLeft>;
 
 // One rank's way through the roll call of the group of `control`, and the meetings that it needs.
 class Shrinking {
@@ -180,8 +179,7 @@ class Shrinking {
   Status Disagreed() {
     static_cast<void>(roll_.ReadDecision());  // for good, so it does not change
     const int one = roll_.seen().winner;
-    const int other =
-        static_cast<int>(roll_.token() % static_cast<uint64_t>(spec_.rank_size));
+    const int other = static_cast<int>(roll_.token() % static_cast<uint64_t>(spec_.rank_size));
     GiveUp();
     const int size = spec_.rank_size;
     return Error(ERROR_RANK_MISMATCH, kName, ": exclude is ", ListOf(roll_.ExcludedBy(one), size),
@@ -202,9 +200,10 @@ class Shrinking {
 }  // namespace
 
 Status BackendCommunicator::CheckShrinks() const {
-  return Error(ERROR_UNSUPPORTED, kName, ": backend ", spec().backend,
-               " cannot make a group smaller yet: end this communicator, and make a new one in each "
-               "process that is left, with its new rank and rank_size");
+  return Error(
+      ERROR_UNSUPPORTED, kName, ": backend ", spec().backend,
+      " cannot make a group smaller yet: end this communicator, and make a new one in each "
+      "process that is left, with its new rank and rank_size");
 }
 
 // As the calls of all ranks that are running, this one's started calls end with the group.
@@ -216,7 +215,8 @@ Status BackendCommunicator::EndForShrink(const RankSet& excluded) {
                     ": the ranks of this communicator have not met, so none of them knows who is "
                     "left: make a new one");
   COLLOPS_RETURN_IF_ERROR(Registry::Instance().CheckCurrent(*this));
-  const std::string list = excluded.count() == 0 ? "" : Concat("exclude=", ListOf(excluded, size()));
+  const std::string list =
+      excluded.count() == 0 ? "" : Concat("exclude=", ListOf(excluded, size()));
   const Status ended = Error(ERROR_ABORTED, "rank ", rank(), " called shrink(", list, ")");
   const bool starts = queue_.load(std::memory_order_acquire) != nullptr;
   const Status alone = control_->Alone(kName, [&]() -> Status {

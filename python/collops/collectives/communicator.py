@@ -344,7 +344,9 @@ class Communicator(GroupCalls):
             [((0, 2), [0, 2]), None, ((0, 2), [0, 2])]
         """
         if timeout_s is not None and not is_time(timeout_s):
-            bad_argument(f"shrink: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+            bad_argument(
+                f"shrink: timeout_s must be a number of seconds above 0, got {timeout_s!r}"
+            )
         return self._plain.shrink(exclude, timeout_s or 0.0)  # type: ignore[no-any-return]
 
     def refuse(self, operation: str, error: Exception) -> None:

@@ -23,8 +23,8 @@ const double kAtOnceS = check::Patience(1.0);
 // What the processes of a draw see.
 struct Common {
   std::atomic<int> met;
-  std::atomic<int> shrinking;  // ranks that have the error of their call
-  std::atomic<int> gone_on;    // ranks that have made the first call of the last group
+  std::atomic<int> shrinking;     // ranks that have the error of their call
+  std::atomic<int> gone_on;       // ranks that have made the first call of the last group
   std::atomic<int64_t> error_ns;  // when the last rank got its error
   std::atomic<int64_t> most_us;   // from there to a new group's first call
 };
@@ -140,8 +140,8 @@ int64_t Draw(unsigned seed) {
     Sleep(static_cast<int64_t>(draw() % 8000));
   }
   for (int rank = 0; rank < size; ++rank) {
-    const bool dead = std::find(order.begin(), order.begin() + killed, rank) !=
-                      order.begin() + killed;
+    const bool dead =
+        std::find(order.begin(), order.begin() + killed, rank) != order.begin() + killed;
     const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
     EXPECT_EQ(ended.exited, !dead);
     EXPECT_EQ(ended.code, 0);

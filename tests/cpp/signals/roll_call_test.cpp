@@ -57,8 +57,8 @@ using Words = collops::control::RollWordsIn<MortalMemory, 1>;
 // What happens in a search.
 struct Scene {
   int size = 2;
-  int dies = -1;  // the rank that ends
-  int after = 0;  // its accesses
+  int dies = -1;      // the rank that ends
+  int after = 0;      // its accesses
   int fails = -1;     // the rank whose first meeting fails
   int hurries = -1;   // the rank for which it is always late
   int gives_up = -1;  // the rank that gives up before it meets
@@ -124,8 +124,9 @@ class Group {
     while (true) {
       // What Look() does depends on the memory, and on what this rank has written.
       if (is_late) was_late = signals::Mix(was_late + 1, roll.seen().word());
-      Explorer::Current().Forget(signals::Mix(
-          was_late, (arrived * 8 + static_cast<uint64_t>(hurries + 1)) * 4 + (fails ? 2 : 0) + (is_late ? 1 : 0)));
+      Explorer::Current().Forget(
+          signals::Mix(was_late, (arrived * 8 + static_cast<uint64_t>(hurries + 1)) * 4 +
+                                     (fails ? 2 : 0) + (is_late ? 1 : 0)));
       const Turn turn = roll.Look(is_late, 10U + static_cast<uint64_t>(rank), &told);
       is_late = false;
       switch (turn) {

@@ -173,7 +173,9 @@ def test_a_rank_that_does_not_come_is_left_out(threads: bool) -> None:
         assert told(comm.barrier)
         return told(comm.shrink)
 
-    late = "ERROR_TIMEOUT shrink: the other ranks go on without rank 1, which had not called it when"
+    late = (
+        "ERROR_TIMEOUT shrink: the other ranks go on without rank 1, which had not called it when"
+    )
     zero, one, two = run_ranks(work, 3, threads=threads)
     assert (zero, two) == ([0, 2], [0, 2])
     # Where ranks are threads the others have ended its communicator.

@@ -42,8 +42,8 @@ struct GroupSpec : CommunicatorSpec {
   // This process's rank in the group from which the subgroup comes, however often that was split;
   // -1: it is no subgroup.
   int top_rank = -1;
-  // Of a group that another one was shrunk to: their numbers in that one; and what tells its meeting
-  // apart from others of the comm_domain.
+  // Of a group that another one was shrunk to: their numbers in that one; and what tells its
+  // meeting apart from others of the comm_domain.
   std::vector<int> old_ranks = {};
   std::string meeting = "";
 };

@@ -113,8 +113,7 @@ class RollCall {
       if (other_ < 0 && awaited_.count() > 0 && !is_late) return Turn::kWait;
       // They are not waited for again.
       if (other_ < 0) given_up_.AddAll(awaited_);
-      Propose(other_ < 0 ? present : excluded_,
-              other_ < 0 ? token : static_cast<uint64_t>(other_));
+      Propose(other_ < 0 ? present : excluded_, other_ < 0 ? token : static_cast<uint64_t>(other_));
       const RollPhase next = other_ < 0 ? RollPhase::kDecided : RollPhase::kDisagreed;
       *told = Move({seen_.epoch, next, rank_}) || *told;
     }
