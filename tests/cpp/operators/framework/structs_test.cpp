@@ -114,7 +114,7 @@ TEST(TheTextHasATBsKeysDefaultsAndOrder) {
             R"("keepIntermediate":false,"quantType":-1,"quantGroupSize":0,"outDataType":-1,)"
             R"("commDomain":"","twoDimTPInfo":{"agDim":0,"rsDim":0,"innerDimIsAg":1},)"
             R"("moeInfo":{"localExpertNums":1,"epSize":1,"tpSize":1},)"
-            R"("gatherRows":[],"scatterRows":[]})");
+            R"("gatherRows":[],"scatterRows":[],"sumLeaves":0,"sumColumns":[]})");
   // ATB's space, which its callers may have set to zero.
   EXPECT_EQ(sizeof(LinearParallelParam().rsv), 52u);
   EXPECT_EQ(sizeof(AllToAllParam().rsv), 62u);
