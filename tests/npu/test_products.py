@@ -82,8 +82,13 @@ def test_leaves_are_refused_before_anything_is_sent(npu: Any, kind: Kind) -> Non
     of it."""
     case = product(kind, [2, 2], k=4, sum_leaves=4)
     why = "it does not sum leaves: aclnn's products do not add in ascending k, and HCCL adds in"
-    with pytest.raises(NotImplementedError, match=re.escape(why)):
-        Product(npu, case, 0, **HCCL.fields)
+
+    def work(rank: int) -> bool:
+        with pytest.raises(NotImplementedError, match=re.escape(why)):
+            Product(npu, case, rank, **HCCL.fields)
+        return True
+
+    assert run_ranks(work, 1) == [True]
 
 
 def test_two_calls_on_two_streams(npu: Any, torch_module: ModuleType) -> None:
