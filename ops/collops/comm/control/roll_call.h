@@ -40,7 +40,7 @@ struct RollState {
 };
 
 // What one rank writes; a set of ranks is a bit per rank.
-template <typename Memory, int kSetWords>
+template <typename Memory, size_t kSetWords>
 struct RollWordsIn {
   using Word = typename Memory::template Atomic<uint64_t>;
 
@@ -56,7 +56,7 @@ struct RollWordsIn {
 
 // One rank's part. `WordsOf(rank)` returns a RollWordsIn&, `HasEnded(rank)` whether the rank can
 // never come again. Not thread-safe; waits for nobody.
-template <typename Memory, int kSetWords, typename WordsOf, typename HasEnded>
+template <typename Memory, size_t kSetWords, typename WordsOf, typename HasEnded>
 class RollCall {
  public:
   using Word = typename Memory::template Atomic<uint64_t>;
@@ -283,7 +283,7 @@ class RollCall {
 };
 
 // Of a board, for as many ranks as a host may have.
-constexpr int kRollSetWords = 2;
+constexpr size_t kRollSetWords = 2;
 using RollWords = RollWordsIn<MachineMemory, kRollSetWords>;
 
 }  // namespace collops::control
