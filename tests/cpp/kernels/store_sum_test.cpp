@@ -232,7 +232,7 @@ TEST(SumsOfInt8AreScaledAndRoundedStepByStep) {
         for (size_t i = 0; i < total; ++i) {
           int32_t widened = 0;
           std::memcpy(&widened, wide.data() + 1 + 4 * i, 4);
-          EXPECT_EQ(widened, int32_t{bytes[i + 1]});
+          EXPECT_EQ(widened, int32_t{static_cast<int8_t>(bytes[i + 1])});
           if (std::isnan(Read(DType::kFloat16, out.data() + 1 + 2 * i)))
             Write(DType::kFloat16, std::nanf(""), out.data() + 1 + 2 * i);
         }
