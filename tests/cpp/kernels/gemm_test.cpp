@@ -285,6 +285,36 @@ TEST(ThreadsDoNotMatter) {
 // Each product and each sum may be off by half a last place of the sum so far; AVX512_BF16 and
 // bfmmla may also lose products and sums below the smallest normal number. A sum of bfmmla may be
 // off by a whole last place, but every second one is of two products only.
+// Threads that share a strip are at different leaves at a time, and these are not equally long.
+TEST(ThreadsDoNotMatterForFewRowsInLeaves) {
+  std::mt19937 random(10);
+  std::normal_distribution<float> normal;
+  const Shape shape = {1, 1000, 384};
+  const Factors factors(shape, [&] { return normal(random); });
+  constexpr int64_t kLeaves = 96;
+  std::vector<int64_t> borders = {0};
+  for (int64_t i = 0; i < kLeaves; ++i) {
+    borders.push_back(borders.back() + shape.k / kLeaves + (i < shape.k % kLeaves ? 1 : 0));
+  }
+  const SumTree tree = TreeWithin(kLeaves, 0, kLeaves);
+  for (const bool trans_weight : {false, true}) {
+    ForceIsa(RunnableIsas().front());
+    const GemmPlan plan = PlanLeaves(DType::kFloat32, shape.n, trans_weight, false, borders, tree);
+    const Matrix& weight = trans_weight ? factors.transposed : factors.weight;
+    std::vector<float> one;
+    EXPECT_TRUE(Product(plan, factors.x, weight, {nullptr, false, true}, &one));
+    ForceNumThreads(2);
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> two;
+      EXPECT_TRUE(Product(plan, factors.x, weight, {nullptr, false, true}, &two));
+      if (SameBits(one, two)) continue;
+      check::Fail(__FILE__, __LINE__, "threads change bits");
+      break;
+    }
+    ForceNumThreads(1);
+  }
+}
+
 TEST(RealNumbersStayWithinTheBound) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

@@ -36,6 +36,13 @@ int64_t AllUnits(const GemmPlan& plan) {
   return last.units_before + Units(plan, last.size);
 }
 
+// Units of the longest block.
+int64_t MostUnits(const GemmPlan& plan) {
+  int64_t units = 0;
+  for (const KBlock& block : plan.k_blocks) units = std::max(units, Units(plan, block.size));
+  return units;
+}
+
 int64_t PaddedColumns(const GemmPlan& plan, int64_t strip) {
   return RoundUp(plan.StripColumns(strip), plan.kernels->column_tile);
 }
@@ -382,14 +389,15 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
   const int64_t of_strip = std::max(kPassingUnitsOfStrip, 4 * kernels.unit_step);
   const int64_t of_panel = std::min(kPassingUnits / kernels.column_tile, kernels.block_units);
   const int64_t step = (plan.trans_weight ? of_panel : of_strip) * kernels.k_per_unit;
+  // Of a piece, for all leaves: threads that share the strip may be at different ones.
+  const int64_t piece_units = std::min(Units(plan, step), MostUnits(plan));
   // The sum of the blocks from `first` on, of some columns; returns the block behind them.
   const auto sum = [&](int64_t first, int64_t begin, int64_t width) {
     int64_t last = first;
     while (!plan.Block(last).ends_sum) ++last;
     const int64_t k_begin = plan.Block(first).begin;
     const int64_t k_end = plan.Block(last).begin + plan.Block(last).size;
-    uint32_t* const piece =
-        static_cast<uint32_t*>(scratch) + begin * Units(plan, std::min(step, k_end - k_begin));
+    uint32_t* const piece = static_cast<uint32_t*>(scratch) + begin * piece_units;
     const uint32_t* a = rows + BlockOffset(plan, group_rows, first);
     float* const tile = c.Of(plan, plan.Block(first).tile) + begin;
     int64_t k = k_begin;
@@ -486,9 +494,7 @@ constexpr int64_t kLeastFetchingRows = 5;
 
 int64_t WeightBlockBytes(const GemmPlan& plan) {
   const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
-  int64_t units = 0;
-  for (const KBlock& block : plan.k_blocks) units = std::max(units, Units(plan, block.size));
-  return RoundUp(columns * units * kUnitBytes, kGemmAlignment);
+  return RoundUp(columns * MostUnits(plan) * kUnitBytes, kGemmAlignment);
 }
 
 WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,

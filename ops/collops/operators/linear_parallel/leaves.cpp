@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "collops/operators/linear_parallel/layout.h"
+#include "collops/operators/plain/row_blocks.h"
 
 namespace collops {
 namespace {
@@ -28,9 +29,9 @@ Status ShareOut(const LinearSettings& settings, int64_t members, int index, int6
   COLLOPS_CHECK_ARG(leaves->count >= members, ERROR_INVALID_PARAM, voice.called(), ": ",
                     voice.leaves(), " is ", leaves->count, ", fewer than the ", members,
                     " ranks that add up");
-  for (int64_t member = 0; member <= members; ++member) {
-    const int64_t longer = std::min(member, leaves->count % members);
-    leaves->begins.push_back(member * (leaves->count / members) + longer);
+  leaves->begins = {0};
+  for (const int64_t own : SplitEvenly(leaves->count, static_cast<int>(members))) {
+    leaves->begins.push_back(leaves->begins.back() + own);
   }
   const auto own = static_cast<size_t>(index);
   const int64_t count = leaves->begins[own + 1] - leaves->begins[own];
