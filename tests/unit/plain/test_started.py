@@ -68,21 +68,23 @@ def test_a_product_of_the_shapes_of_a_started_one() -> None:
 def test_every_method_that_waits_can_be_started() -> None:
     from collops.collectives.communicator import GroupCalls
 
-    local = {
+    not_started = {
         "abort",
         "backend",
         "check",
         "close",
         "empty",
         "handle",
+        "old_ranks",
         "rank",
         "refuse",
+        "shrink",  # after a failure, on a group that starts nothing any more
         "size",
         "start",
         "timeout_s",
     }
     public = {name for name in dir(collops.Communicator) if not name.startswith("_")}
-    assert {name for name in dir(GroupCalls) if not name.startswith("_")} == public - local
+    assert {name for name in dir(GroupCalls) if not name.startswith("_")} == public - not_started
 
 
 def test_split_and_messages_return_what_they_find() -> None:

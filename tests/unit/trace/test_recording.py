@@ -181,13 +181,17 @@ def test_a_call_that_waits_is_on_the_disk(tmp_path: Path) -> None:
         run_ranks(killed_in_a_wait, 2, str(tmp_path), env=traced(tmp_path))
     text = (tmp_path / "t.rank1.json").read_text()
     whole = merge(files_in(tmp_path))
-    assert not any(event["args"].get("unfinished") for event in whole.events)
+    # Rank 0 may have been killed with a note of its barrier on the disk, and not its end.
+    ended = [event for event in whole.events if rank_of(event) == 1]
+    assert not any(event["args"].get("unfinished") for event in ended)
     # As if rank 1 had been killed in its sleep: what followed the note is not there.
     cut = text.index(IDLE)
     (tmp_path / "t.rank1.json").write_text(text[: text.index("\n", cut)] + '\n{"name":"al')
     found = merge(files_in(tmp_path))
-    [unfinished] = [event for event in found.events if event["args"].get("unfinished")]
-    assert (unfinished["name"], rank_of(unfinished)) == ("all_gatherv", 1)
+    [unfinished] = [
+        event for event in found.events if event["args"].get("unfinished") and rank_of(event) == 1
+    ]
+    assert unfinished["name"] == "all_gatherv"
     assert unfinished["args"]["seq"] == 2
 
 
