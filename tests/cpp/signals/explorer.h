@@ -50,6 +50,9 @@ class Explorer {
   }
   int AddCell(const std::string& name) { return memory_.AddCell(name); }
   void Initialise(int word, uint64_t value) { memory_.Initialise(word, value); }
+  // The rank may end before each of its accesses, and the others then find a 1 in the word. In an
+  // execution one rank ends at most.
+  void MayEnd(int rank, int word) { ends_[rank] = word; }
 
   // Searches all orders of the programs, one per rank. Returns the first fault, or nothing.
   std::string Search(std::vector<Program> programs) {
@@ -80,7 +83,8 @@ class Explorer {
     if (Replays()) return static_cast<void>(Replayed());
     const int writer = writers_[static_cast<size_t>(word)];
     if (writer != kAnyRank && writer != rank_) Fault("a word has another writer than it says");
-    if (writer == kAnyRank) Interrupt();
+    // Older values, which a load cannot return from ordered memory, and not after a rank's end.
+    if (writer == kAnyRank || memory_.ordered() || ends_[rank_] >= 0) Interrupt();
     memory_.Put(rank_, word, value, order);
     Log(0, NumStores(word));
   }
@@ -138,6 +142,8 @@ class Explorer {
     Log(0, 0);
     state_.ranks[rank_].history = state;
   }
+  // The last value of a word, for Expect() alone.
+  uint64_t Last(int word) const { return memory_.Last(word); }
   // Reports what must not be.
   void Expect(bool holds, const std::string& what) {
     if (!Replays() && !holds) Fault("rank " + std::to_string(rank_) + ": " + what);
@@ -164,6 +170,7 @@ class Explorer {
   struct State {
     RankState ranks[kMostRanks];
     uint64_t num_fences = 0;
+    bool one_has_ended = false;
   };
 
   // Explores what follows the current state; returns the number of its executions.
@@ -180,6 +187,16 @@ class Explorer {
     bool done = true;
     for (int rank = 0; rank < num_ranks; ++rank) {
       done = done && state.ranks[rank].done;
+      // No move: nobody may wait for the end of a rank that waits.
+      if (ends_[rank] >= 0 && !state.one_has_ended && !state.ranks[rank].done) {
+        state_ = state;
+        memory_.state = memory;
+        memory_.Put(rank, ends_[rank], 1, std::memory_order_release);
+        state_.ranks[rank] = {};
+        state_.ranks[rank].done = state_.one_has_ended = true;
+        executions += Visit();
+        if (!fault_.empty()) return 0;
+      }
       std::vector<Choice> choices;
       while (!state.ranks[rank].done) {
         state_ = state;
@@ -288,6 +305,7 @@ class Explorer {
   std::string name_;
   int writer_ = kAnyRank;
   std::vector<int> writers_;  // by word
+  int ends_[kMostRanks] = {-1, -1, -1};
   std::vector<Program> programs_;
   std::vector<std::vector<uint64_t>> logs_;  // by rank: what its accesses returned
   State state_;

@@ -14,6 +14,8 @@ template <typename T>
 class Word {
  public:
   Word() : word_(Explorer::Current().AddWord()) {}
+  void MayBeSetByTheEndOf(int rank) { Explorer::Current().MayEnd(rank, word_); }
+  T Last() const { return static_cast<T>(Explorer::Current().Last(word_)); }
   void Initialise(T value) { Explorer::Current().Initialise(word_, value); }
 
   T load(std::memory_order order) const {
