@@ -54,6 +54,8 @@ def register() -> None:
         recording.add("collops")
         own = _in_front(distributed.init_process_group, distributed.DistNetworkError)
         distributed.init_process_group = c10d.init_process_group = own
+        if hasattr(distributed, "shrink_group"):  # from torch 2.10 on
+            distributed.shrink_group = c10d.shrink_group = _shrink_group(distributed.shrink_group)
         helper = "_new_process_group_helper"  # in torch 2.9 to 2.15
         if hasattr(c10d, helper):
             setattr(c10d, helper, stand_in_front(c10d, getattr(c10d, helper)))
@@ -82,6 +84,23 @@ def _in_front(torchs: Callable[..., Any], lost: type[Exception]) -> Callable[...
             refuse_without_store(error)
 
     return init_process_group
+
+
+def _shrink_group(torchs: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's shrink_group, which itself makes a smaller group of a backend in C++ alone."""
+
+    @functools.wraps(torchs)
+    def shrink_group(
+        ranks_to_exclude: Any, group: Any = None, shrink_flags: int = 0, pg_options: Any = None
+    ) -> Any:
+        found = group or importlib.import_module("torch.distributed").group.WORLD
+        if not type(found).__module__.startswith("collops."):
+            return torchs(ranks_to_exclude, group, shrink_flags, pg_options)
+        from collops.torch.shrink import shrink_group
+
+        return shrink_group(ranks_to_exclude, found, shrink_flags)
+
+    return shrink_group
 
 
 @contextlib.contextmanager

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import socket
 import tempfile
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -68,3 +71,45 @@ def total(group: Any = None) -> float:
     x = torch.tensor([dist.get_rank() + 1.0])
     dist.all_reduce(x, group=group)
     return float(x)
+
+
+def run_losing(work: Callable[..., Any], size: int, *args: Any) -> list[Any]:
+    """As run_group() with rank 0's own store, of ranks that may be killed: these give None."""
+
+    def main(rank: int, port: int, results: Any) -> None:
+        place = {"rank": rank, "world_size": size, "timeout": timedelta(seconds=TIMEOUT_S)}
+        dist.init_process_group("collops", init_method=f"tcp://127.0.0.1:{port}", **place)
+        results.send(work(rank, *args))
+        dist.destroy_process_group()
+
+    context, port = multiprocessing.get_context("fork"), free_port()
+    pipes = [context.Pipe(duplex=False) for _ in range(size)]
+    ranks = [
+        context.Process(target=main, args=(rank, port, pipe[1])) for rank, pipe in enumerate(pipes)
+    ]
+    for rank in ranks:
+        rank.start()
+    for _, end in pipes:
+        end.close()
+    try:
+        found = [_received(ours, rank) for (ours, _), rank in zip(pipes, ranks, strict=True)]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.join()
+    return found
+
+
+def _received(pipe: Any, rank: Any) -> Any:
+    with pipe:
+        try:
+            return pipe.recv() if pipe.poll(TIMEOUT_S) else "nothing in time"
+        except EOFError:
+            rank.join()
+            return None if rank.exitcode == -signal.SIGKILL else f"ended with {rank.exitcode}"
+
+
+def end_here() -> NoReturn:
+    """Kills this rank."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError

@@ -128,9 +128,7 @@ def place_of(ranks: list[dict[str, Any]], advice: str) -> tuple[dict[str, Any], 
     hosts = {rank["host"] for rank in ranks}
     if len(hosts) == 1:
         return place, None
-    away = [rank["address"] for rank in ranks if rank["host"] != ranks[0]["host"]]
-    towards = (own_address(address) for address in away if address)
-    address = next((own for own in towards if own), ranks[0]["address"])
+    address = address_for_others(ranks)
     if not address:
         fault = (
             f"its ranks are on {len(hosts)} hosts, and no address of rank 0's host is known: "
@@ -142,6 +140,16 @@ def place_of(ranks: list[dict[str, Any]], advice: str) -> tuple[dict[str, Any], 
     except Error as error:
         return no_place(ErrorCode(error.code), error.message), None
     return place | {"meet_at": port.address}, port
+
+
+def address_for_others(ranks: list[dict[str, Any]]) -> str:
+    """Rank 0's address for ranks of other hosts, asked on rank 0; "": there are none, or it is not
+    known.
+    """
+    away = [rank["address"] for rank in ranks if rank["host"] != ranks[0]["host"]]
+    towards = (own_address(address) for address in away if address)
+    own = next((own for own in towards if own), ranks[0]["address"])
+    return own if away else ""
 
 
 def _sharing(ranks: list[dict[str, Any]]) -> list[int]:

@@ -55,6 +55,7 @@ from collops.torch.operators import (
     moe_dispatch,
     reduce_scatterv,
 )
+from collops.torch.shrink import shrink
 from collops.torch_backend import register
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "moe_dispatch",
     "reduce_scatter_into",
     "reduce_scatterv",
+    "shrink",
 ]
 
 

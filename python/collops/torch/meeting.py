@@ -73,7 +73,7 @@ class _Meeting:
 
     def decision(self) -> dict[str, Any]:
         """Where the ranks meet, or the fault that ends their meeting."""
-        own = this_process(_address(self._store))
+        own = this_process(address_of_this_host(self._store))
         turns = f"collops/turn/{self._rank}"
         turn = self._store.add(turns, 1)
         self._keys = f"collops/{turn - 1}"
@@ -178,7 +178,7 @@ class _Meeting:
         return json.loads(self._store.get(key)) if self._store.check([key]) else None
 
 
-def _address(store: Any) -> str:
+def address_of_this_host(store: Any) -> str:
     """An address of this host that others may reach: the one it has towards rank 0's; or ""."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store

@@ -24,7 +24,9 @@ OTHERS = {
     "set_timeout": "works, from torch 2.14 on; before: call `group.set_timeout(timeout)`",
     "split_group": "works from torch 2.15 on; before: call `group.split_group(ranks)`",
     "monitored_barrier": "works from torch 2.14 on; before: call `group.monitored_barrier()`",
-    "shrink_group": "torch requires NCCL: make a new group of the remaining ranks",
+    "shrink_group": (
+        "works, also after a loss; [collops.torch.shrink()](#after-a-loss) finds out who is left"
+    ),
     "record_comm": "has no effect: a profile of torch has no lines of a collops group's calls",
 }
 ALSO = {
