@@ -96,7 +96,7 @@ def _shrink_group(torchs: Callable[..., Any]) -> Callable[..., Any]:
         found = group or importlib.import_module("torch.distributed").group.WORLD
         if not type(found).__module__.startswith("collops."):
             return torchs(ranks_to_exclude, group, shrink_flags, pg_options)
-        from collops.torch.shrink import shrink_group
+        from collops.torch.shrinking import shrink_group
 
         return shrink_group(ranks_to_exclude, found, shrink_flags)
 

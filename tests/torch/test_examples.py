@@ -15,7 +15,7 @@ GROUPS = ("", ".group")  # whose examples make the default group
 MODULES = [
     *(".operators.rows", ".operators.products", ".async_tp.enable", ".async_tp.fused_products"),
     *(".serving.rows", ".serving.vllm", ".serving.sglang", ".uneven"),
-    *(".fsdp", ".window_pool", ".accelerate"),
+    *(".fsdp", ".window_pool", ".accelerate", ".shrinking"),
 ]
 
 

@@ -72,7 +72,7 @@ API_PAGES = {
                 "all_to_all_matmul matmul_all_to_all moe_dispatch moe_combine MoeRouting "
                 "all_to_allv_grouped_matmul grouped_matmul_all_to_allv "
                 "all_reduce_ broadcast_ all_gather_into reduce_scatter_into "
-                "enable_async_tp disable_async_tp fused_patterns Group last_calls",
+                "enable_async_tp disable_async_tp fused_patterns Group last_calls shrink",
             ),
             *of(
                 "collops.torch.serving",

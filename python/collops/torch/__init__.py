@@ -55,7 +55,7 @@ from collops.torch.operators import (
     moe_dispatch,
     reduce_scatterv,
 )
-from collops.torch.shrink import shrink
+from collops.torch.shrinking import shrink
 from collops.torch_backend import register
 
 __all__ = [
