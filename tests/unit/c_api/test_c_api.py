@@ -114,7 +114,7 @@ ERROR_INVALID_PARAM rank: rank is NULL: pass where the result goes
 ERROR_INVALID_PARAM size: size is NULL: pass where the result goes
 NO_ERROR
 NO_ERROR
-ERROR_ABORTED barrier: this communicator has ended (make a new one on all ranks, e.g. collops.init()): rank 0 called collops_abort()
+ERROR_ABORTED barrier: this communicator has ended (go on with shrink(), or make a new one on all ranks): rank 0 called collops_abort()
 NO_ERROR
 ERROR_INVALID_PARAM close: comm NULL
 """  # noqa: E501

@@ -159,7 +159,7 @@ Status Control::CheckUsable(const char* name) const {
   if (!failed()) return Ok();
   const Status failure = Failure();
   return Error(failure.code(), name, ": this communicator has ended (", domain,
-               "make a new one on all ranks, e.g. collops.init()): ", failure.message());
+               "go on with shrink(), or make a new one on all ranks): ", failure.message());
 }
 
 Status Control::Failure() const {
