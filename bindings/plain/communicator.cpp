@@ -59,6 +59,7 @@ void BindPlainLevel(py::module_& module) {
       .def("barrier", &PlainLevel::Barrier)
       .def("split", &PlainLevel::Split)
       .def("shrink", &PlainLevel::Shrink)
+      .def("grow", &PlainLevel::Grow)
       .def("refuse", [](const PlainLevel& self, const std::string& operation, int code,
                         const std::string& message) {
         self.Refuse(MethodOf(operation), Status(static_cast<ErrorCode>(code), message));

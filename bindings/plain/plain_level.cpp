@@ -803,4 +803,16 @@ py::object PlainLevel::Shrink(const py::object& exclude, double timeout_s) {
   return make_part_(shrunk);
 }
 
+py::object PlainLevel::Grow(const py::object& count, double timeout_s) {
+  constexpr const char* kName = "grow";
+  const UserCall number(communicator().CallOfUser());
+  int64_t wanted = 0;
+  Refusing(kName, [&] { wanted = ReadWhole(kName, "n", count); });
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  wanted = std::clamp<int64_t>(wanted, -kMost, kMost);
+  std::shared_ptr<Communicator> grown;
+  RunWithoutGil([&] { return communicator().Grow(static_cast<int>(wanted), timeout_s, &grown); });
+  return make_part_(grown);
+}
+
 }  // namespace collops::bindings

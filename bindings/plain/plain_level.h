@@ -66,6 +66,8 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object Split(const Object& color, const Object& key);
   // A new communicator of the ranks that are left; `timeout_s` 0: the group's.
   Object Shrink(const Object& exclude, double timeout_s);
+  // One with `count` new ranks.
+  Object Grow(const Object& count, double timeout_s);
 
   // messages.cpp
   Object Send(const Object& x, const Object& to, const Object& tag);

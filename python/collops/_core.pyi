@@ -158,6 +158,9 @@ def connect(
     meet_at: str = "",
     tuning: str = "",
 ) -> Communicator: ...
+def join(
+    backend: str, comm_domain: str, timeout_s: float, comm_mode: int, job_id: str
+) -> Communicator: ...
 
 class MeetingPort:
     def __init__(self, host: str, job_id: str) -> None: ...

@@ -62,6 +62,8 @@ class BackendCommunicator : public Communicator {
   }
   // Ok, or why Shrink() cannot make a new group.
   virtual Status CheckShrinks() const;
+  // Ok, or why Grow() cannot make a larger one.
+  virtual Status CheckGrows() const;
   // What is wrong with calls that have returned, or with the other ranks.
   virtual Status DoCheck() { return Ok(); }
   // Tells the other ranks, which wait for this rank's call, why it refuses.

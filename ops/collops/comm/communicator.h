@@ -165,6 +165,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // that are left get the same group.
   Status Shrink(const std::vector<int>& exclude, double timeout_s,
                 std::shared_ptr<Communicator>* shrunk);
+  // Ends this communicator, and makes one that has `count` more ranks, with new memory and the same
+  // comm_domain. Every rank calls it, with the same count; these keep their numbers, and new
+  // processes that call Join() are numbered behind them, in the order in which they come. After
+  // timeout_s (the least of the ranks'; 0: the group's) ERROR_TIMEOUT; this communicator is good
+  // then, as after any other error of a new process.
+  Status Grow(int count, double timeout_s, std::shared_ptr<Communicator>* grown);
+  // In a new process: a communicator of the group of spec's comm_domain, job and backend, once its
+  // ranks call Grow(). Its rank, rank_size and tuning are the group's to give.
+  static Status Join(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* joined);
   // The ranks' numbers in the communicator that Shrink() made this one of; empty: it did not.
   const std::vector<int>& old_ranks() const;
 

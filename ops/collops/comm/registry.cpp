@@ -207,6 +207,21 @@ Status Registry::CheckCurrent(const Communicator& old) const {
   return Ok();
 }
 
+Status Registry::CheckJoins(const CommunicatorSpec& spec) const {
+  const Backend* backend = nullptr;
+  COLLOPS_RETURN_IF_ERROR(FindRunnable(spec.backend, &backend));
+  COLLOPS_RETURN_IF_ERROR(kernels::CheckIsa());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = communicators_.find(Key(spec));
+  // Where ranks are threads, any of them may be here.
+  const bool taken = !Threads(spec) && found != communicators_.end() && !found->second->failed();
+  COLLOPS_CHECK_ARG(!taken, ERROR_INVALID_PARAM, spec.voice.begin,
+                    "this process already has a communicator of comm_domain \"", spec.comm_domain,
+                    "\", as rank ", taken ? found->second->rank() : 0,
+                    ": only another process can join it");
+  return Ok();
+}
+
 Status Registry::MakeApart(const control::GroupSpec& spec,
                            std::shared_ptr<Communicator>* communicator) {
   const Backend* backend = nullptr;
@@ -214,14 +229,15 @@ Status Registry::MakeApart(const control::GroupSpec& spec,
   return backend->create(spec, communicator);
 }
 
-Status Registry::Enter(const std::shared_ptr<Communicator>& communicator) {
+Status Registry::Enter(const std::shared_ptr<Communicator>& communicator, const char* name) {
   const CommunicatorSpec& spec = communicator->spec();
   std::vector<std::shared_ptr<Communicator>> ended;  // destroyed without the lock
   std::unique_lock<std::mutex> lock(mutex_);
-  // Where ranks are threads, one that was left out may not know yet that its group has ended.
+  // Where ranks are threads, one that was left out, or has not come as far, may not know yet that
+  // its group has ended.
   ended = Take(&communicators_, [&](const auto& live) {
     if (live->failed()) return true;
-    return !CheckAgreement(live->spec(), spec).ok() && !ControlOf(*live).Peek("shrink").ok();
+    return !CheckAgreement(live->spec(), spec).ok() && !ControlOf(*live).Peek(name).ok();
   });
   std::shared_ptr<Communicator>& slot = communicators_[Key(spec)];
   if (slot == nullptr) slot = communicator;
@@ -231,12 +247,13 @@ Status Registry::Enter(const std::shared_ptr<Communicator>& communicator) {
   for (const auto& live : ended) {
     if (!live->failed()) {
       ControlOf(*live).EndAll(
-          Error(ERROR_TIMEOUT, "the other ranks have shrunk the group without this one"));
+          Error(ERROR_TIMEOUT, "the other ranks have another group by now, without this one"));
     }
     live->EndStarted();
   }
-  COLLOPS_CHECK_ARG(entered, ERROR_INVALID_PARAM, "shrink: another thread has made a communicator ",
-                    "of comm_domain \"", spec.comm_domain, "\" meanwhile: use that");
+  COLLOPS_CHECK_ARG(entered, ERROR_INVALID_PARAM, name,
+                    ": another thread has made a communicator of comm_domain \"", spec.comm_domain,
+                    "\" meanwhile: use that");
   return Ok();
 }
 

@@ -258,7 +258,7 @@ Status Communicator::Shrink(const std::vector<int>& exclude, double timeout_s,
   const std::string reason = "the ranks that are left have a new communicator";
   group.control_->Close(reason);
   group.OnClose();
-  const Status entered = Registry::Instance().Enter(made);
+  const Status entered = Registry::Instance().Enter(made, kName);
   if (!entered.ok()) {
     made->Close(entered.message());
     return entered;

@@ -349,6 +349,51 @@ class Communicator(GroupCalls):
             )
         return self._plain.shrink(exclude, timeout_s or 0.0)  # type: ignore[no-any-return]
 
+    def grow(self, n: int, timeout_s: float | None = None) -> Communicator:
+        """Makes a communicator with n more ranks, which are new processes.
+
+        ``new.rank = my old rank;  new.size = size + n``
+
+        Every rank calls it, with the same n. Each new process calls ``collops.init(join=DOMAIN)``
+        with this communicator's comm_domain in the same job (COLLOPS_JOB_ID, or its launcher's), on
+        this host and as the same user. They are numbered in the order in which they come. This
+        communicator ends when the new one is there, which has the same domain, new shared memory,
+        no started calls and no subgroups, and whose `old_ranks` is ``()``.
+
+        Args:
+            n: how many processes join, at least 1.
+            timeout_s: seconds to wait for them once every rank has called; of different numbers the
+                least counts. None: the communicator's.
+
+        Returns:
+            The new communicator, after first contact.
+
+        Raises:
+            RankTimeoutError: fewer than n processes came; this communicator is as it was.
+            RankMismatchError: the ranks have different n; this communicator is as it was.
+            ArgumentError: n or `timeout_s` is wrong; the other ranks get the message of a wrong n.
+            PeerLostError, AbortedError: a rank died or aborted, so this communicator has ended, and
+                shrink() makes one of those that are left. A new process that dies does not end it.
+            UnsupportedError: the backend is neither shm nor, on one host, ucx.
+
+        Source of the semantics: MPI_Comm_accept and MPI_Intercomm_merge; ncclCommGrow of NCCL.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def two_and_a_new_one(process):
+            ...     if process == 2:
+            ...         comm = collops.init(join="dp")
+            ...     else:
+            ...         comm = collops.init(process, 2, comm_domain="dp").grow(1)
+            ...     return comm.rank, comm.all_gatherv(np.array([comm.rank])).tolist()
+            >>> run_ranks(two_and_a_new_one, 3)
+            [(0, [0, 1, 2]), (1, [0, 1, 2]), (2, [0, 1, 2])]
+        """
+        if timeout_s is not None and not is_time(timeout_s):
+            bad_argument(f"grow: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+        return self._plain.grow(n, timeout_s or 0.0)  # type: ignore[no-any-return]
+
     def refuse(self, operation: str, error: Exception) -> None:
         """Sends an error of this rank to the others, in place of its part of a call.
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 from weakref import WeakValueDictionary
 
 from collops.atb.param import CommMode
@@ -68,6 +68,7 @@ def init(
     job_id: str = "",
     meet_at: str = "",
     tuning: str = "",
+    join: str | None = None,
 ) -> Communicator:
     """Returns the communicator of a domain after first contact with every rank.
 
@@ -91,6 +92,9 @@ def init(
             ``"all_reduce_one_step=64k"``, in place of those of COLLOPS_TUNING and in its format;
             the same in all ranks of a host. An open communicator keeps the sizes with which it was
             made.
+        join: the comm_domain of a running group of this job, which this process joins as a new rank
+            once the group's ranks call ``comm.grow(n)``. Waits for that, for at most `timeout_s`;
+            rank, number of ranks and sizes are the group's. None: a new group.
 
     Returns:
         The communicator, which structs with this `comm_domain` also use.
@@ -100,7 +104,8 @@ def init(
             rank_size is more than the launcher has started.
         RankMismatchError: a rank was claimed twice, or the ranks disagree on rank_size or on
             the sizes of COLLOPS_TUNING.
-        RankTimeoutError: a rank did not connect within `timeout_s`; the message names it.
+        RankTimeoutError: a rank did not connect within `timeout_s`; the message names it. Or no
+            group of `join` has grown until then.
         UnsupportedError: the backend cannot run here; the message says why.
 
     Source of the semantics: torch.distributed.init_process_group, MPI_Init.
@@ -114,10 +119,17 @@ def init(
     words = {"comm_domain": comm_domain, "job_id": job_id, "meet_at": meet_at, "tuning": tuning}
     _check_words({"backend": "shm" if backend is None else backend} | words)
     _check_timeout(timeout_s)
+    if join is not None:
+        _check_join(join, {"rank": rank, "rank_size": rank_size} | words)
     if meet_at and not job_id:
         _bad(f"meet_at is {meet_at!r} without a job_id: pass that of the ranks that meet there")
     module = core()
     _warn_of_misspelt_variables(module)
+    if join is not None:
+        if comm_mode is None and thread_rank.size:
+            comm_mode = CommMode.COMM_MULTI_THREAD
+        mode = CommMode.COMM_MULTI_PROCESS if comm_mode is None else _mode(comm_mode)
+        return _living(module.join(backend or "", join, timeout_s or 0.0, int(mode), job_id))
     name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
     _check_said(name, {"rank": (rank, launched_rank), "rank_size": (rank_size, launched_size)})
     rank = launched_rank if rank is None else _whole("rank", rank)
@@ -135,12 +147,28 @@ def init(
         meet_at,
         tuning,
     )
+    return _living(found)
+
+
+def _living(found: Any) -> Communicator:
+    """The object of this process for a communicator of the core."""
     communicator = _live.get(found.handle)
     if communicator is None:
         communicator = _live[found.handle] = Communicator(found)
         if thread_rank.size:
             thread_rank.communicators.append(communicator)
     return communicator
+
+
+def _check_join(join: str, others: dict[str, Any]) -> None:
+    """Refuses `join` with what the group gives its new ranks."""
+    _check_words({"comm_domain": join})
+    for name in ("rank", "rank_size", "comm_domain", "meet_at", "tuning"):
+        if others[name] not in (None, ""):
+            _bad(
+                f"{name} is {others[name]!r} beside join={join!r}: pass join alone, a new process "
+                "gets its rank and all else from the group that it joins"
+            )
 
 
 def _warn_of_misspelt_variables(module: ModuleType) -> None:

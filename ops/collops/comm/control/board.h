@@ -26,10 +26,22 @@ constexpr int64_t RoundUp(int64_t bytes, int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+// What becomes of a group that an older one was enlarged to, once all its ranks have met: the first
+// word of any of them counts for all, whichever of them end meanwhile.
+enum class Outcome : uint32_t { kOpen = 0, kStays = 1, kDropped = 2 };
+
 // State of the whole group.
 struct alignas(kLineBytes) GroupState {
   std::atomic<uint32_t> failed_rank;  // 1 + the first rank that failed; 0: no rank has failed
   std::atomic<uint64_t> roll;         // a RollState: who goes on when the group has ended
+  std::atomic<uint32_t> outcome;      // an Outcome
+
+  // Says `wanted`, unless there is a word already; returns the one that counts.
+  Outcome Settle(Outcome wanted) {
+    auto word = static_cast<uint32_t>(Outcome::kOpen);
+    if (outcome.compare_exchange_strong(word, static_cast<uint32_t>(wanted))) return wanted;
+    return static_cast<Outcome>(word);
+  }
 };
 
 // A rank can wait in two lanes at once: in group calls, and in Send and Recv (pairs of ranks).

@@ -112,4 +112,18 @@ Status ConnectGroup(CommunicatorSpec spec, const std::string& tuning,
   return (*communicator)->Connect();
 }
 
+Status JoinGroup(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
+  COLLOPS_RETURN_IF_ERROR(CheckGiven(spec));
+  Env env;
+  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+  spec.voice = {"init: ", "rank_size"};
+  if (spec.timeout_s == 0) spec.timeout_s = env.timeout_s;
+  if (spec.backend.empty() && spec.comm_mode == COMM_MULTI_THREAD) spec.backend = "shm";
+  if (spec.backend.empty())
+    COLLOPS_RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
+  COLLOPS_RETURN_IF_ERROR(CheckBackendName(spec.backend));
+  COLLOPS_RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
+  return Communicator::Join(spec, communicator);
+}
+
 }  // namespace collops

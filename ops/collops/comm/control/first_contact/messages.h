@@ -132,20 +132,22 @@ std::vector<int> HostsOf(const std::vector<Row>& rows);
 // have proven themselves, and between that one and the others of its host; and on one host, between
 // rank 0 and the others.
 enum class MessageKind {
-  kNone = 0,          // never sent: not a message of collops
-  kRow = 1,           // to rank 0: one rank
-  kRows = 2,          // from rank 0: some of the rows of all
-  kProgress = 3,      // from rank 0: which ranks are missing
-  kWelcome = 4,       // from rank 0: all was sent; on a host, with the segment
-  kVerdict = 5,       // either way: first contact ends, and why
-  kDone = 6,          // to rank 0: which rank is well; from rank 0: all are
-  kLeft = 7,          // to rank 0: a rank that the sender speaks for has left, and why
-  kEnded = 8,         // to rank 0: the process of such a rank has ended
-  kRelay = 9,         // within a host: who speaks, and at which address the host is reached
-  kWaits = 10,        // within a host: what the relay waits for, and why
-  kHello = 11,        // on a host, to rank 0: who it is, with its mailbox and pidfd
-  kPeer = 12,         // on a host, from rank 0: one rank, with its mailbox and pidfd
-  kOtherVersion = 13  // never sent: a message of another version
+  kNone = 0,           // never sent: not a message of collops
+  kRow = 1,            // to rank 0: one rank
+  kRows = 2,           // from rank 0: some of the rows of all
+  kProgress = 3,       // from rank 0: which ranks are missing
+  kWelcome = 4,        // from rank 0: all was sent; on a host, with the segment
+  kVerdict = 5,        // either way: first contact ends, and why
+  kDone = 6,           // to rank 0: which rank is well; from rank 0: all are; in a lobby too
+  kLeft = 7,           // to rank 0: a rank that the sender speaks for has left, and why
+  kEnded = 8,          // to rank 0: the process of such a rank has ended
+  kRelay = 9,          // within a host: who speaks, and at which address the host is reached
+  kWaits = 10,         // within a host: what the relay waits for, and why
+  kHello = 11,         // on a host, to rank 0: who it is, with its mailbox and pidfd
+  kPeer = 12,          // on a host, from rank 0: one rank, with its mailbox and pidfd
+  kOtherVersion = 13,  // never sent: a message of another version
+  kJoin = 14,          // in a lobby, to rank 0: a new process
+  kInvitation = 15     // in a lobby, from rank 0: who it becomes
 };
 
 // The rows of all ranks, in frames of kRows; false if the fields after the kind are not of one.
@@ -169,7 +171,7 @@ Status ReadReason(FieldReader* fields);
 constexpr uint64_t kLocalMagic = 0x6c6c6f63;
 constexpr uint64_t kLocalVersion =
     kLocalMagic << 32 |
-    (7 + (uint64_t{Agreement::kMaxWords} << 16) + (sizeof(Member) << 4) + uint64_t{kShareBytes});
+    (8 + (uint64_t{Agreement::kMaxWords} << 16) + (sizeof(Member) << 4) + uint64_t{kShareBytes});
 constexpr size_t kMostLocalFrameBytes = 2048;
 FieldWriter LocalMessageOf(MessageKind kind);
 // `rank_size`: only groups of this size are concerned; 0: groups of any size.

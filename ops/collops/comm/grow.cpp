@@ -1,0 +1,303 @@
+// A communicator with more ranks: the members' part; join.cpp has that of a new process. Rank 0
+// waits in the lobby until enough processes are there. Then all meet as a group of their own,
+// apart. Its shared memory has one word that says whether it stays, so members and new processes go
+// on together, or not at all, whichever of them end meanwhile; until then the old group is as it
+// was.
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "collops/comm/backend_communicator.h"
+#include "collops/comm/call_scope.h"
+#include "collops/comm/control/control.h"
+#include "collops/comm/control/first_contact/lobby.h"
+#include "collops/comm/registry.h"
+#include "collops/core/process/interrupt.h"
+
+namespace collops {
+namespace {
+
+using control::Outcome;
+
+constexpr const char* kGrow = "grow";
+
+control::GroupState& StateOf(const Communicator& made) {
+  return ControlOf(made).endpoint().board().group();
+}
+
+// What the environment of a new process must have, for messages.
+std::string DescribePlace(const control::GroupSpec& spec, const JobIdentity& job) {
+  const std::string prefix = "job/";
+  const bool named = job.id.rfind(prefix, 0) == 0;
+  return Concat("collops.init(join=\"", spec.comm_domain, "\") with ",
+                named ? Concat("COLLOPS_JOB_ID=", job.id.substr(prefix.size()))
+                      : Concat("this job (", DescribeJob(job), ")"));
+}
+
+struct Wish {
+  int64_t count = 0;
+  double timeout_s = 0;
+};
+
+// What a rank shares with the others: how it stands with it, and of rank 0, where they meet.
+struct Report {
+  int32_t code = NO_ERROR;
+  int32_t reserved = 0;
+  uint64_t token = 0;
+  char reason[512] = {};
+
+  void Set(const Status& status) {
+    code = status.code();
+    const size_t length = status.message().copy(reason, sizeof(reason) - 1);
+    reason[length] = '\0';
+  }
+  std::string Reason() const { return std::string(reason, strnlen(reason, sizeof(reason))); }
+};
+
+// One member's way through Grow().
+class Growing {
+ public:
+  // `part`: a group of some of the members, as Split() and Shrink() make it.
+  Growing(control::Control* control, const control::GroupSpec& part, int count)
+      : control_(*control), spec_(part), size_(part.rank_size), count_(count) {}
+
+  // The new communicator, which stays; null if this returns an error.
+  std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
+
+  Status Run(double timeout_s) {
+    double least_s = 0;
+    COLLOPS_RETURN_IF_ERROR(AgreeOnWish(timeout_s, &least_s));
+    deadline_ = Deadline::After(least_s);
+    while (true) {
+      Report word;
+      if (spec_.rank == 0) COLLOPS_RETURN_IF_ERROR(Gather(&word));
+      std::vector<Report> reports(static_cast<size_t>(size_));
+      COLLOPS_RETURN_IF_ERROR(Share(word, &reports));
+      const Report& first = reports[0];
+      if (first.code != NO_ERROR) {
+        return control_.KeepGroupAfter(
+            Error(control::FailureCode(first.code), kGrow, ": ", first.Reason()));
+      }
+      bool goes_on = false;
+      COLLOPS_RETURN_IF_ERROR(TryOnce(first.token, &goes_on));
+      if (goes_on) return Ok();
+    }
+  }
+
+ private:
+  Status AgreeOnWish(double timeout_s, double* least_s) {
+    const Wish own{count_, timeout_s};
+    std::vector<Wish> wishes(static_cast<size_t>(size_));
+    COLLOPS_RETURN_IF_ERROR(
+        control_.Share(Agreement("Grow").InPlainWords(kGrow, 1), &own, sizeof(own), wishes.data()));
+    *least_s = timeout_s;
+    for (int r = 1; r < size_; ++r) {
+      const Wish& wish = wishes[static_cast<size_t>(r)];
+      if (wish.count != wishes[0].count) {
+        return control_.KeepGroupAfter(Error(ERROR_RANK_MISMATCH, kGrow, ": n is ", wishes[0].count,
+                                             " on ", control_.endpoint().Who(0), " and ",
+                                             wish.count, " on ", control_.endpoint().Who(r)));
+      }
+    }
+    for (const Wish& wish : wishes) {
+      if (wish.timeout_s > 0) *least_s = std::min(*least_s, wish.timeout_s);
+    }
+    return Ok();
+  }
+
+  // Rank 0 may be a while in the lobby or in the meeting, and ends both by itself.
+  Status Share(const Report& own, std::vector<Report>* reports) {
+    control_.step().BeginCall(
+        Deadline::After(control::MeetingS(deadline_) + 2 * control::kMeetingS));
+    return control_.Share(Agreement("Grow").InPlainWords(kGrow, 1), &own, sizeof(own),
+                          reports->data());
+  }
+
+  // Rank 0 waits until enough processes have come. An error ends the group; one that leaves it as
+  // it was is put into the word.
+  Status Gather(Report* word) {
+    Status looked;
+    if (!lobby_) {
+      std::string name;
+      looked = control::FindLobby(spec_, &name, &job_);
+      if (looked.ok()) lobby_.emplace(name, count_);
+    }
+    while (looked.ok()) {
+      looked = lobby_->Look();
+      COLLOPS_RETURN_IF_ERROR(LookAround());
+      const bool late = deadline_.Passed();
+      const bool full = lobby_->num_present() >= count_;
+      if (full && !(late && tried_)) {
+        word->token = uint64_t{device_()} << 32 | device_();
+        return Ok();
+      }
+      if (late && looked.ok()) looked = TimedOut(full);
+      patience_.Tell([this] {
+        return Concat("collops: rank 0: grow: ", lobby_->num_present(), " of ", count_,
+                      " new processes have come; each calls ", DescribePlace(spec_, job_));
+      });
+      Wait();
+    }
+    word->Set(looked);
+    return Ok();
+  }
+
+  Status TimedOut(bool full) const {
+    const int came = std::min(lobby_->num_present(), count_);
+    return Error(
+        ERROR_TIMEOUT, came, " of ", count_,
+        count_ == 1 ? " new process came within " : " new processes came within ",
+        deadline_.timeout_s(), " s",
+        full ? Concat(", but they did not meet the group: ", in_vain_) : lobby_->Hindrance(),
+        "; this group is as it was. A new process calls ", DescribePlace(spec_, job_));
+  }
+
+  Status LookAround() const {
+    COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, kGrow, ": rank ", spec_.rank,
+                      " was interrupted");
+    control_.Drain();
+    static_cast<void>(control_.duties().ProgressMessages());
+    return control_.Peek(kGrow);
+  }
+
+  void Wait() const {
+    std::vector<pollfd> polled;
+    lobby_->AddPolled(&polled);
+    control::AwaitReady(std::move(polled));
+  }
+
+  // All meet once. An error ends the old group. `goes_on`: the new one stays; else the new one is
+  // gone, and they try again, unless this returns an error that leaves the old group as it was.
+  Status TryOnce(uint64_t token, bool* goes_on) {
+    tried_ = true;
+    Report own;
+    own.Set(Meet(token));
+    COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, kGrow, ": rank ", spec_.rank,
+                      " was interrupted");
+    const bool met = own.code == NO_ERROR;
+    std::vector<Report> reports(static_cast<size_t>(size_));
+    const Status shared = Share(own, &reports);
+    const auto failed = std::find_if(reports.begin(), reports.end(),
+                                     [](const Report& report) { return report.code != NO_ERROR; });
+    const bool all_met = shared.ok() && failed == reports.end();
+    if (met) {
+      // Another rank may know more or less than this one: whoever was first counts.
+      const Outcome wanted = all_met ? Outcome::kStays : Outcome::kDropped;
+      *goes_on = StateOf(*made_).Settle(wanted) == Outcome::kStays;
+    }
+    if (*goes_on) {
+      if (lobby_) lobby_->Release();
+      return Ok();
+    }
+    made_.reset();
+    COLLOPS_RETURN_IF_ERROR(shared);
+    // Of all ranks' errors the first that is not about another one.
+    for (const Report& report : reports) {
+      const ErrorCode code = control::FailureCode(report.code);
+      if (report.code == NO_ERROR || control::IsAboutOthers(code)) continue;
+      return control_.KeepGroupAfter(Error(code, kGrow, ": ", report.Reason()));
+    }
+    if (failed != reports.end()) in_vain_ = failed->Reason();
+    return Ok();
+  }
+
+  Status Meet(uint64_t token) {
+    control::Invitation invitation{token, size_, size_ + count_, spec_.tuning};
+    control::GroupSpec spec = spec_;
+    spec.rank_size = invitation.rank_size;
+    spec.meeting = invitation.meeting();
+    // Rank 0 ends it, so that the members hear why.
+    spec.timeout_s = control::MeetingS(deadline_) + (spec_.rank == 0 ? 0 : control::kMeetingS);
+    const uint64_t next = control_.step_number() + 1;
+    // Not called any more once the ranks have met; this object lives until then.
+    spec.watch = [this, next] { return LookAtMeeting(next); };
+    if (lobby_) lobby_->Invite(invitation);
+    COLLOPS_RETURN_IF_ERROR(Registry::Instance().MakeApart(spec, &made_));
+    COLLOPS_RETURN_IF_ERROR(made_->Connect());
+    if (!lobby_) return Ok();
+    const Deadline limit = Deadline::After(control::MeetingS(deadline_));
+    while (!lobby_->AllMet()) {
+      COLLOPS_RETURN_IF_ERROR(LookAtMeeting(next));
+      COLLOPS_RETURN_IF_ERROR(ControlOf(*made_).Peek(kGrow));
+      COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, "rank 0 was interrupted");
+      COLLOPS_CHECK_ARG(!limit.Passed(), ERROR_TIMEOUT, "a new process did not answer");
+      if (!lobby_->AllMet()) Wait();
+    }
+    return Ok();
+  }
+
+  // An error if the meeting is in vain: a member has ended, or said in the step after it that it
+  // has failed; or a new process has ended.
+  Status LookAtMeeting(uint64_t next) {
+    COLLOPS_RETURN_IF_ERROR(control_.Peek(kGrow));
+    const control::Endpoint& endpoint = control_.endpoint();
+    for (int r = 0; r < size_; ++r) {
+      if (r == spec_.rank || endpoint.IsRemote(r) || !endpoint.HasBegun(r, next)) continue;
+      Report report;
+      std::memcpy(&report, endpoint.board().shared(r, next), sizeof(report));
+      COLLOPS_CHECK_ARG(report.code == NO_ERROR, ERROR_ABORTED, endpoint.Who(r), ": ",
+                        report.Reason());
+    }
+    if (!lobby_) return Ok();
+    COLLOPS_RETURN_IF_ERROR(lobby_->Look());
+    return lobby_->CheckInvited();
+  }
+
+  control::Control& control_;
+  const control::GroupSpec spec_;
+  const int size_;
+  const int count_;
+  Deadline deadline_ = Deadline::After(0);
+  std::optional<control::Lobby> lobby_;  // of rank 0
+  JobIdentity job_;
+  control::Patience patience_;
+  std::random_device device_;
+  std::shared_ptr<Communicator> made_;
+  bool tried_ = false;
+  std::string in_vain_;  // why the last meeting was
+};
+
+}  // namespace
+
+Status BackendCommunicator::CheckGrows() const {
+  return Error(ERROR_UNSUPPORTED, kGrow, ": backend ", spec().backend,
+               " cannot make a group larger yet: make a new communicator in all processes");
+}
+
+Status Communicator::Grow(int count, double timeout_s, std::shared_ptr<Communicator>* grown) {
+  BackendCommunicator& group = backend();
+  std::shared_ptr<Communicator> made;
+  CallScope scope(&group, kGrow);
+  COLLOPS_RETURN_IF_ERROR(scope.Run([&]() -> Status {
+    control::Control& control = *group.control_;
+    // The same on all ranks.
+    const Status able = group.CheckGrows();
+    if (!able.ok()) return control.KeepGroupAfter(able);
+    if (count < 1 || count > control::kMaxRanks - size()) {
+      const Status bad = Error(ERROR_INVALID_PARAM, kGrow, ": n must be from 1 to ",
+                               control::kMaxRanks - size(), ", got ", count);
+      COLLOPS_RETURN_IF_ERROR(control.Refuse(kGrow, bad));
+      return bad;
+    }
+    Growing growing(&control, group.SpecOfPart(), count);
+    const Status ran = growing.Run(timeout_s > 0 ? timeout_s : this->timeout_s());
+    made = growing.TakeMade();
+    return ran;
+  }));
+  made->set_timeout_s(this->timeout_s());
+  made->set_compares_shapes(compares_shapes());
+  Close("the group has grown: it has a new communicator");
+  const Status entered = Registry::Instance().Enter(made, kGrow);
+  if (!entered.ok()) {
+    made->Close(entered.message());
+    return entered;
+  }
+  *grown = std::move(made);
+  return Ok();
+}
+
+}  // namespace collops
