@@ -19,6 +19,7 @@ PROGRAMS = {
     "moments_test": 900,
     "cycles_test": 120,
     "shrink_test": 300,
+    "grow_test": 600,
     "signals_tests": 900,
 }
 

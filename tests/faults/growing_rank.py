@@ -1,0 +1,35 @@
+"""A process of a group that is to have so many ranks: ``growing_rank.py SIZE [RANK MEMBERS]``.
+
+Without a rank it joins. It grows the group to its size, shrinks it after each loss, and says so
+whenever it is whole; a call that the processes make then adds up their pids.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+
+import collops
+
+
+def main() -> None:
+    """Runs until it is killed."""
+    size, *place = (int(argument) for argument in sys.argv[1:])
+    comm = collops.init(*place, comm_domain="dp") if place else collops.init(join="dp")
+    told = None
+    while True:
+        try:
+            if comm.size < size:
+                comm = comm.grow(size - comm.size)
+            pids = comm.all_gatherv(np.array([os.getpid()])).tolist()
+        except (collops.PeerLostError, collops.AbortedError):
+            comm = comm.shrink()
+            continue
+        if comm.size == size and pids != told:
+            told = pids
+            print(*pids, flush=True)
+
+
+main()
