@@ -52,7 +52,7 @@ def test_others_take_their_place(left_behind: Callable[[str], list[str]]) -> Non
                 time.sleep(draw.random() * 0.3)
             await_all()
         processes[0].kill()
-        time.sleep(0.1)  # the others are in the lobby
+        time.sleep(0.1)  # the others are at the entrance
     finally:
         late.cancel()
         for process in processes:

@@ -1,5 +1,5 @@
 // A communicator with more ranks: the members' part; join.cpp has that of a new process. Rank 0
-// waits in the lobby until enough processes are there. Then all meet as a group of their own,
+// waits at the entrance until enough processes are there. Then all meet as a group of their own,
 // apart. Its shared memory has one word that says whether it stays, so members and new processes go
 // on together, or not at all, whichever of them end meanwhile; until then the old group is as it
 // was.
@@ -14,7 +14,7 @@
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/call_scope.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/first_contact/lobby.h"
+#include "collops/comm/control/first_contact/entrance.h"
 #include "collops/comm/registry.h"
 #include "collops/core/process/interrupt.h"
 
@@ -109,7 +109,7 @@ class Growing {
     return Ok();
   }
 
-  // Rank 0 may be a while in the lobby or in the meeting, and ends both by itself.
+  // Rank 0 may be a while at the entrance or in the meeting, and ends both by itself.
   Status Share(const Report& own, std::vector<Report>* reports) {
     control_.step().BeginCall(
         Deadline::After(control::MeetingS(deadline_) + 2 * control::kMeetingS));
@@ -121,23 +121,23 @@ class Growing {
   // it was is put into the word.
   Status Gather(Report* word) {
     Status looked;
-    if (!lobby_) {
+    if (!entrance_) {
       std::string name;
-      looked = control::FindLobby(spec_, &name, &job_);
-      if (looked.ok()) lobby_.emplace(name, count_);
+      looked = control::FindEntrance(spec_, &name, &job_);
+      if (looked.ok()) entrance_.emplace(name, count_);
     }
     while (looked.ok()) {
-      looked = lobby_->Look();
+      looked = entrance_->Look();
       COLLOPS_RETURN_IF_ERROR(LookAround());
       const bool late = deadline_.Passed();
-      const bool full = lobby_->num_present() >= count_;
+      const bool full = entrance_->num_present() >= count_;
       if (full && !(late && tried_)) {
         word->token = uint64_t{device_()} << 32 | device_();
         return Ok();
       }
       if (late && looked.ok()) looked = TimedOut(full);
       patience_.Tell([this] {
-        return Concat("collops: rank 0: grow: ", lobby_->num_present(), " of ", count_,
+        return Concat("collops: rank 0: grow: ", entrance_->num_present(), " of ", count_,
                       " new processes have come; each calls ", DescribePlace(spec_, job_));
       });
       Wait();
@@ -147,12 +147,12 @@ class Growing {
   }
 
   Status TimedOut(bool full) const {
-    const int came = std::min(lobby_->num_present(), count_);
+    const int came = std::min(entrance_->num_present(), count_);
     return Error(
         ERROR_TIMEOUT, came, " of ", count_,
         count_ == 1 ? " new process came within " : " new processes came within ",
         deadline_.timeout_s(), " s",
-        full ? Concat(", but they did not meet the group: ", in_vain_) : lobby_->Hindrance(),
+        full ? Concat(", but they did not meet the group: ", in_vain_) : entrance_->Hindrance(),
         "; this group is as it was. A new process calls ", DescribePlace(spec_, job_));
   }
 
@@ -166,7 +166,7 @@ class Growing {
 
   void Wait() const {
     std::vector<pollfd> polled;
-    lobby_->AddPolled(&polled);
+    entrance_->AddPolled(&polled);
     control::AwaitReady(std::move(polled));
   }
 
@@ -190,7 +190,7 @@ class Growing {
       *goes_on = StateOf(*made_).Settle(wanted) == Outcome::kStays;
     }
     if (*goes_on) {
-      if (lobby_) lobby_->Release();
+      if (entrance_) entrance_->Release();
       return Ok();
     }
     made_.reset();
@@ -215,17 +215,17 @@ class Growing {
     const uint64_t next = control_.step_number() + 1;
     // Not called any more once the ranks have met; this object lives until then.
     spec.watch = [this, next] { return LookAtMeeting(next); };
-    if (lobby_) lobby_->Invite(invitation);
+    if (entrance_) entrance_->Invite(invitation);
     COLLOPS_RETURN_IF_ERROR(Registry::Instance().MakeApart(spec, &made_));
     COLLOPS_RETURN_IF_ERROR(made_->Connect());
-    if (!lobby_) return Ok();
+    if (!entrance_) return Ok();
     const Deadline limit = Deadline::After(control::MeetingS(deadline_));
-    while (!lobby_->AllMet()) {
+    while (!entrance_->AllMet()) {
       COLLOPS_RETURN_IF_ERROR(LookAtMeeting(next));
       COLLOPS_RETURN_IF_ERROR(ControlOf(*made_).Peek(kGrow));
       COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, "rank 0 was interrupted");
       COLLOPS_CHECK_ARG(!limit.Passed(), ERROR_TIMEOUT, "a new process did not answer");
-      if (!lobby_->AllMet()) Wait();
+      if (!entrance_->AllMet()) Wait();
     }
     return Ok();
   }
@@ -242,9 +242,9 @@ class Growing {
       COLLOPS_CHECK_ARG(report.code == NO_ERROR, ERROR_ABORTED, endpoint.Who(r), ": ",
                         report.Reason());
     }
-    if (!lobby_) return Ok();
-    COLLOPS_RETURN_IF_ERROR(lobby_->Look());
-    return lobby_->CheckInvited();
+    if (!entrance_) return Ok();
+    COLLOPS_RETURN_IF_ERROR(entrance_->Look());
+    return entrance_->CheckInvited();
   }
 
   control::Control& control_;
@@ -252,7 +252,7 @@ class Growing {
   const int size_;
   const int count_;
   Deadline deadline_ = Deadline::After(0);
-  std::optional<control::Lobby> lobby_;  // of rank 0
+  std::optional<control::Entrance> entrance_;  // of rank 0
   JobIdentity job_;
   control::Patience patience_;
   std::random_device device_;

@@ -5,7 +5,7 @@
 
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
-#include "collops/comm/control/first_contact/lobby.h"
+#include "collops/comm/control/first_contact/entrance.h"
 #include "collops/comm/registry.h"
 #include "collops/core/process/interrupt.h"
 
@@ -26,7 +26,7 @@ class Joining {
 
   Status Run() {
     std::string name;
-    COLLOPS_RETURN_IF_ERROR(control::FindLobby(spec_, &name, &job_));
+    COLLOPS_RETURN_IF_ERROR(control::FindEntrance(spec_, &name, &job_));
     guest_.emplace(name);
     while (true) {
       COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, "it was interrupted");
@@ -92,7 +92,7 @@ class Joining {
   const control::GroupSpec spec_;
   const Deadline deadline_;
   JobIdentity job_;
-  std::optional<control::LobbyGuest> guest_;
+  std::optional<control::Entrant> guest_;
   control::Patience patience_;
   std::shared_ptr<Communicator> made_;
 };

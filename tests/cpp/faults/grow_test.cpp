@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "collops/comm/control/first_contact/lobby.h"
+#include "collops/comm/control/first_contact/entrance.h"
 #include "collops/comm/registry.h"
 #include "faults/ways.h"
 #include "proc.h"
@@ -176,8 +176,8 @@ TEST(AStoppedNewProcessLeavesTheGroupAsItWas) {
     spec.backend = "shm";
     std::string name;
     collops::JobIdentity found;
-    EXPECT_EQ(collops::control::FindLobby(spec, &name, &found).message(), "");
-    collops::control::LobbyGuest guest(name);
+    EXPECT_EQ(collops::control::FindEntrance(spec, &name, &found).message(), "");
+    collops::control::Entrant guest(name);
     collops::control::Invitation invitation;
     bool invited = false;
     while (!invited) EXPECT_EQ(guest.Look(&invitation, &invited).message(), "");

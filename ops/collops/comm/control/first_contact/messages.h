@@ -138,7 +138,7 @@ enum class MessageKind {
   kProgress = 3,       // from rank 0: which ranks are missing
   kWelcome = 4,        // from rank 0: all was sent; on a host, with the segment
   kVerdict = 5,        // either way: first contact ends, and why
-  kDone = 6,           // to rank 0: which rank is well; from rank 0: all are; in a lobby too
+  kDone = 6,           // to rank 0: which rank is well; from rank 0: all are; at an entrance too
   kLeft = 7,           // to rank 0: a rank that the sender speaks for has left, and why
   kEnded = 8,          // to rank 0: the process of such a rank has ended
   kRelay = 9,          // within a host: who speaks, and at which address the host is reached
@@ -146,8 +146,8 @@ enum class MessageKind {
   kHello = 11,         // on a host, to rank 0: who it is, with its mailbox and pidfd
   kPeer = 12,          // on a host, from rank 0: one rank, with its mailbox and pidfd
   kOtherVersion = 13,  // never sent: a message of another version
-  kJoin = 14,          // in a lobby, to rank 0: a new process
-  kInvitation = 15     // in a lobby, from rank 0: who it becomes
+  kJoin = 14,          // at an entrance, to rank 0: a new process
+  kInvitation = 15     // at an entrance, from rank 0: who it becomes
 };
 
 // The rows of all ranks, in frames of kRows; false if the fields after the kind are not of one.

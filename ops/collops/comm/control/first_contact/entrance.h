@@ -54,14 +54,14 @@ struct Invitation {
 };
 
 // The name of the abstract socket at which new processes come to the group of `spec`.
-Status FindLobby(const GroupSpec& spec, std::string* name, JobIdentity* job);
+Status FindEntrance(const GroupSpec& spec, std::string* name, JobIdentity* job);
 
 // Where rank 0 of a group waits for the processes that are to join it. Any process of this user may
 // connect; what does not say hello is dropped. No function waits. One thread uses it.
-class Lobby {
+class Entrance {
  public:
   // For so many processes.
-  Lobby(std::string name, int count) : name_(std::move(name)), count_(count) {}
+  Entrance(std::string name, int count) : name_(std::move(name)), count_(count) {}
 
   // One round: listens if the name is free, takes who comes, and reads what they say. An error if
   // no descriptor is left.
@@ -102,15 +102,15 @@ class Lobby {
   pid_t of_other_version_ = 0;
 };
 
-// A process that comes to the lobby of a group. No function waits.
-class LobbyGuest {
+// A process that comes to the entrance of a group. No function waits.
+class Entrant {
  public:
-  explicit LobbyGuest(std::string name) : name_(std::move(name)) {}
+  explicit Entrant(std::string name) : name_(std::move(name)) {}
 
   // One round: connects if it is not connected, and takes what has come. `invited`: `invitation`
   // was set. An error if it can never be invited there.
   Status Look(Invitation* invitation, bool* invited);
-  // Whether the lobby has said something, or hung up.
+  // Whether the entrance has said something, or hung up.
   bool HasNews() const { return !connection_.alive() || connection_.HasArrived(); }
   bool connected() const { return connection_.alive(); }
   // Tells rank 0 that this process has met the group.

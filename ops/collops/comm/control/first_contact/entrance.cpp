@@ -1,4 +1,4 @@
-#include "collops/comm/control/first_contact/lobby.h"
+#include "collops/comm/control/first_contact/entrance.h"
 
 #include <unistd.h>
 
@@ -61,7 +61,7 @@ bool Invitation::Read(const Frame& frame, Invitation* invitation) {
   return fields.Done();
 }
 
-Status FindLobby(const GroupSpec& spec, std::string* name, JobIdentity* job) {
+Status FindEntrance(const GroupSpec& spec, std::string* name, JobIdentity* job) {
   const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
   std::string digest = spec.table_digest;
   if (digest.empty() && !threads) COLLOPS_RETURN_IF_ERROR(FindJobDigest(&digest));
@@ -72,7 +72,7 @@ Status FindLobby(const GroupSpec& spec, std::string* name, JobIdentity* job) {
   return Ok();
 }
 
-Status Lobby::Look() {
+Status Entrance::Look() {
   if (!listener_.valid()) listener_ = Listen(name_);
   if (listener_.valid()) COLLOPS_RETURN_IF_ERROR(Accept());
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
@@ -91,7 +91,7 @@ Status Lobby::Look() {
   return Ok();
 }
 
-Status Lobby::Accept() {
+Status Entrance::Accept() {
   // A flood of strangers does not keep this thread from those who are there.
   for (int i = 0; i < kMaxRanks; ++i) {
     UniqueFd socket = control::Accept(listener_);
@@ -108,7 +108,7 @@ Status Lobby::Accept() {
   return Ok();
 }
 
-bool Lobby::Greet(Guest* guest, const Frame& frame) {
+bool Entrance::Greet(Guest* guest, const Frame& frame) {
   FieldReader fields(frame);
   const MessageKind kind = ReadLocalKind(&fields);
   if (kind == MessageKind::kOtherVersion) {
@@ -122,7 +122,7 @@ bool Lobby::Greet(Guest* guest, const Frame& frame) {
 }
 
 // After its hello it says which meeting it has met in, and nothing else.
-void Lobby::Hear(Guest* guest) {
+void Entrance::Hear(Guest* guest) {
   Frame frame;
   while (guest->connection.Receive(&frame)) {
     FieldReader fields(frame);
@@ -132,7 +132,7 @@ void Lobby::Hear(Guest* guest) {
   }
 }
 
-std::string Lobby::Hindrance() const {
+std::string Entrance::Hindrance() const {
   if (!listener_.valid()) {
     return "; another process on this host has taken the socket of this job and comm_domain";
   }
@@ -141,13 +141,13 @@ std::string Lobby::Hindrance() const {
              : Concat("; process ", of_other_version_, " came with another version of collops");
 }
 
-void Lobby::AddPolled(std::vector<pollfd>* polled) const {
+void Entrance::AddPolled(std::vector<pollfd>* polled) const {
   if (listener_.valid()) polled->push_back({listener_.get(), POLLIN, 0});
   for (const Guest& guest : strangers_) polled->push_back(guest.connection.Polled());
   for (const Guest& guest : guests_) polled->push_back(guest.connection.Polled());
 }
 
-void Lobby::Invite(Invitation first) {
+void Entrance::Invite(Invitation first) {
   token_ = first.token;
   int left = count_;
   for (Guest& guest : guests_) {
@@ -159,7 +159,7 @@ void Lobby::Invite(Invitation first) {
   }
 }
 
-Status Lobby::CheckInvited() const {
+Status Entrance::CheckInvited() const {
   const auto there = [this](const Guest& guest) {
     return guest.invited == token_ && guest.connection.alive();
   };
@@ -168,12 +168,12 @@ Status Lobby::CheckInvited() const {
   return Ok();
 }
 
-bool Lobby::AllMet() const {
+bool Entrance::AllMet() const {
   const auto met = [this](const Guest& guest) { return guest.met == token_; };
   return std::count_if(guests_.begin(), guests_.end(), met) == count_;
 }
 
-void Lobby::Release() {
+void Entrance::Release() {
   for (Guest& guest : guests_) {
     if (guest.invited == token_) {
       static_cast<void>(guest.connection.Send(MetMessage(token_).frame()));
@@ -181,7 +181,7 @@ void Lobby::Release() {
   }
 }
 
-Status LobbyGuest::Look(Invitation* invitation, bool* invited) {
+Status Entrant::Look(Invitation* invitation, bool* invited) {
   *invited = false;
   if (!connection_.alive()) {
     UniqueFd socket = ConnectTo(name_);
@@ -215,11 +215,11 @@ Status LobbyGuest::Look(Invitation* invitation, bool* invited) {
   return Ok();
 }
 
-void LobbyGuest::TellMet(const Invitation& invitation) {
+void Entrant::TellMet(const Invitation& invitation) {
   if (!connection_.Send(MetMessage(invitation.token).frame())) connection_ = Connection();
 }
 
-void LobbyGuest::AwaitNews() const {
+void Entrant::AwaitNews() const {
   AwaitReady({connection_.Polled()});
 }
 
