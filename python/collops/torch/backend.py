@@ -15,9 +15,9 @@ from collops.errors import ErrorCode, raise_status
 from collops.launch.place import limit_of_variable
 from collops.torch.group import Group
 from collops.torch.hooks import check_for_nan
-from collops.torch.identity import refuse_reconfigure
 from collops.torch.meeting import meet
 from collops.torch.private import c10d
+from collops.torch.reconfigure import NoRanks, Turns
 
 _LISTENS = "0A"  # a state in /proc/net/tcp
 _NAN_CHECK = "TORCH_DIST_NAN_CHECK"  # of torch 2.14, whose own check a group of ours does not call
@@ -25,12 +25,15 @@ _NAN_CHECK = "TORCH_DIST_NAN_CHECK"  # of torch 2.14, whose own check a group of
 
 def create(options: Any, _: Any) -> Group:
     """Makes the group that torch.distributed asks for; every rank of it calls this."""
-    if getattr(options, "enable_reconfigure", False):  # torch 2.14 has it
-        refuse_reconfigure()
-    store, name = options.store, options.group_id
+    store, name, limit_s = options.store, options.group_id, _limit_s(options.timeout)
     place = options.group_rank, options.group_size
-    communicator = meet(store, *place, name, _limit_s(options.timeout))
-    group = Group(communicator, store, name)
+    if getattr(options, "enable_reconfigure", False):  # torch 2.14 has it
+        communicator: Any = NoRanks(*place, limit_s)
+        group = Group(communicator, store, name)
+        group.turns = Turns(store, options.group_rank)
+    else:
+        communicator = meet(store, *place, name, limit_s)
+        group = Group(communicator, store, name)
     if os.environ.get(_NAN_CHECK) == "1" and hasattr(c10d, "NanCheckHook"):
         group.hooks.add(group, _NAN_CHECK, before=partial(check_for_nan, communicator.rank))
     return group

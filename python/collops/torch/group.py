@@ -22,8 +22,9 @@ from collops.torch.graph_breaks import break_graphs, register_group
 from collops.torch.hooks import Hooks
 from collops.torch.identity import Identity
 from collops.torch.meeting import meet
+from collops.torch.reconfigure import NoRanks, Turns, meet_in_turn
 from collops.torch.window_pool import WindowPool
-from collops.torch.works import together
+from collops.torch.works import EndedWork, together
 
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
@@ -57,6 +58,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         self._splits = 0
         self._of_devices: dict[str, DeviceCalls] = {}  # by the kind
         self.hooks = Hooks()
+        self.turns: Turns | None = None  # of a group that gets other ranks by reconfigure()
 
     @property
     def communicator(self) -> Communicator:
@@ -163,6 +165,47 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         self.futures.end()
         if self.others is not None:
             self.others.shutdown()
+
+    @property
+    def supports_reconfigure(self) -> bool:
+        """Whether the group was made with enable_reconfigure."""
+        return self.turns is not None
+
+    def _own_turns(self) -> Turns:
+        if self.turns is None:
+            raise_status(
+                ErrorCode.ERROR_UNSUPPORTED,
+                "reconfigure: this group keeps its ranks: make it with "
+                "init_process_group(enable_reconfigure=True), which torch has from 2.14 on",
+            )
+        return self.turns
+
+    def get_reconfigure_handle(self) -> str:
+        """What torch.distributed._reconfigure() needs of this process."""
+        return self._own_turns().handle
+
+    def reconfigure(self, opts: Any) -> Any:
+        """Leaves the ranks of the group, and meets those whose handles the options have.
+
+        They meet at the group's store. If one does not come, the group has no ranks afterwards.
+        """
+        turns, own_s = self._own_turns(), self._comm.timeout_s
+        if self.others is not None:
+            raise_status(
+                ErrorCode.ERROR_UNSUPPORTED,
+                "reconfigure: tensors of other devices are in a group of torch's own beside this",
+            )
+        place = turns.place(opts)
+        limit_s = own_s if opts.timeout is None else opts.timeout.total_seconds()
+        self.shutdown()
+        self._of_devices.clear()
+        none: Any = NoRanks(self._rank, self._size, own_s)
+        Calls.__init__(self, none, self.group_name)
+        communicator = meet_in_turn(place, self.group_name, limit_s)
+        communicator.timeout_s = own_s
+        Calls.__init__(self, communicator, self.group_name)
+        self._store = place[-1]
+        return EndedWork([])
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False

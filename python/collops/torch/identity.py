@@ -122,16 +122,8 @@ class Identity:
     supports_time_estimate = supports_coalescing
 
     # What torch asks from 2.14 on; the methods that need it raise errors.
-    supports_reconfigure = supports_window = supports_coalescing
+    supports_window = supports_coalescing
     supports_abort_hooks = supports_completion_hooks = supports_coalescing
-
-    def get_reconfigure_handle(self) -> NoReturn:
-        """Not supported, as reconfigure()."""
-        refuse_reconfigure()
-
-    def reconfigure(self, opts: Any) -> NoReturn:
-        """Not supported: a group keeps its ranks."""
-        refuse_reconfigure()
 
     def new_window(self, tensor: torch.Tensor | None = None) -> NoReturn:
         """Not supported, as by gloo: allocate_tensor() gives memory that others read in place."""
@@ -159,12 +151,3 @@ class Identity:
 
     def _get_sequence_number_for_group(self) -> int:
         return self.log.count
-
-
-def refuse_reconfigure() -> NoReturn:
-    """Raises the error of a group that shall get other ranks, as gloo can from torch 2.14 on."""
-    raise_status(
-        ErrorCode.ERROR_UNSUPPORTED,
-        "reconfigure: a collops group keeps its ranks: make another one, with new_group() or after "
-        "destroy_process_group() with init_process_group()",
-    )

@@ -15,7 +15,7 @@ MODES = {"sync": "sync", "async": "async", "future": "future"}
 # Calls that move nothing, or that other tests cover: their state, and where it is tested.
 OTHERS = {
     "init_process_group": (
-        "works: env://, tcp://, file://, a store; again after destroy; not with enable_reconfigure"
+        "works: env://, tcp://, file://, a store; again after destroy; with enable_reconfigure"
     ),
     "destroy_process_group": "works, of one group and of all",
     "new_group": "works, also with use_local_synchronization, and in a gloo world",
