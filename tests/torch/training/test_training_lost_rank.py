@@ -1,0 +1,101 @@
+"""examples/torch/lost_rank.py: a rank is killed and comes back, and the loss is as without that."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+importlib.import_module("torch._dynamo")  # the optimizer imports it: here once for all ranks
+
+from patience import patience  # noqa: E402
+from tests.programs import FORK  # noqa: E402
+
+SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "torch" / "lost_rank.py"
+RANKS = 3
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    torch.set_num_threads(1)  # threads of the parent would be missing in forked ranks
+    spec = importlib.util.spec_from_file_location("lost_rank", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_forked(example: Any, output: Path, *arguments: str) -> list[int]:
+    """The statuses of all processes, in the order of their ends, as `collops run --restart 1`."""
+    job = f"lost-rank-{os.getpid()}-{time.monotonic_ns()}"
+
+    def main(rank: int, restarts: int) -> None:
+        os.environ.update(
+            COLLOPS_JOB_ID=job,
+            COLLOPS_RANK=str(rank),
+            COLLOPS_RANK_SIZE=str(RANKS),
+            COLLOPS_RESTARTS=str(restarts),
+        )
+        with output.open("a") as file, contextlib.redirect_stdout(file):
+            status = example.main(arguments)
+        raise SystemExit(status)
+
+    def start(rank: int, restarts: int) -> Any:
+        process = FORK.Process(target=main, args=(rank, restarts))
+        process.start()
+        return process
+
+    ranks, statuses = {rank: start(rank, 0) for rank in range(RANKS)}, []
+    end = time.monotonic() + patience(60)
+    try:
+        while ranks and time.monotonic() < end:
+            for rank, process in list(ranks.items()):
+                process.join(0.02)
+                if process.exitcode is not None:
+                    del ranks[rank]
+                    statuses.append(process.exitcode)
+                    if process.exitcode and len(statuses) == 1:
+                        ranks[rank] = start(rank, 1)
+    finally:
+        for process in ranks.values():
+            process.kill()
+            process.join()
+    return statuses
+
+
+@pytest.mark.parametrize("leaves", ["0", "12"])
+def test_the_loss_is_that_of_one_rank(example: Any, tmp_path: Path, leaves: str) -> None:
+    statuses = run_forked(example, tmp_path / "output", "--leaves", leaves)
+    output = (tmp_path / "output").read_text()
+    assert statuses == [-signal.SIGKILL, 0, 0, 0], output
+    lost, fewer, again, verdict = output.splitlines()
+    assert lost.startswith("step 4: all_reduce") and "rank 1 (pid" in lost
+    assert (fewer, again) == ("step 4: 2 ranks", "step 8: 3 ranks")
+    found, calm = verdict.removeprefix("loss ").split(", as without a loss: ")
+    assert found == calm or leaves == "0"
+
+
+def test_another_loss_or_weight_is_reported(example: Any) -> None:
+    calm, found = example.Training(12), example.Training(12)
+    for one in (calm, found):
+        one.losses = [2.0, 1.0]
+    assert example.agree(found, calm)
+    found.losses = [2.0, 1.0000001]
+    assert not example.agree(found, calm)
+    found.leaves = 0
+    assert example.agree(found, calm)
+    found.losses = [2.0, 1.0001]
+    assert not example.agree(found, calm)
+    found.leaves, found.losses = 12, calm.losses
+    with torch.no_grad():
+        found.weights[0][0, 0] += 1e-6
+    assert not example.agree(found, calm)
