@@ -10,6 +10,7 @@
 #include "collops/comm/communicator.h"
 #include "collops/comm/control/group.h"
 #include "collops/comm/fused_call.h"
+#include "collops/core/deadline.h"
 #include "collops/core/trace/event.h"
 
 namespace collops {
@@ -64,6 +65,11 @@ class BackendCommunicator : public Communicator {
   virtual Status CheckShrinks() const;
   // Ok, or why Grow() cannot make a larger one.
   virtual Status CheckGrows() const;
+  // In Shrink(), for work on a device. Before the group has ended, what all ranks have begun has so
+  // long to end by itself, unless one is lost or `excluded`; when the group has ended, the rest is
+  // ended, which is an error if it lasts until the deadline.
+  virtual void AwaitCalls(double /*limit_s*/, const RankSet& /*excluded*/) {}
+  virtual Status EndCalls(const Deadline& /*deadline*/) { return Ok(); }
   // What is wrong with calls that have returned, or with the other ranks.
   virtual Status DoCheck() { return Ok(); }
   // Tells the other ranks, which wait for this rank's call, why it refuses.
@@ -100,7 +106,7 @@ class BackendCommunicator : public Communicator {
   struct Part;
   // The parameters of a group of some of these ranks, which still lacks who they are.
   control::GroupSpec SpecOfPart() const;
-  Status EndForShrink(const RankSet& excluded);
+  Status EndForShrink(const RankSet& excluded, double timeout_s);
   Status GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup);
   Status MakeSubgroup(int color, int key, bool kept, std::shared_ptr<Communicator>* subgroup);
   // As MakeSubgroup(), of a group without a board.

@@ -21,6 +21,8 @@ constexpr const char* kName = "shrink";
 // How long the ranks that have come to the roll call wait for each other from then on, once the
 // caller's time-out has passed: for one that is stopped meanwhile.
 constexpr double kGraceS = 5.0;
+// How long an engine may say that a rank has ended before the system does.
+constexpr double kSeenS = 1.0;
 // An epoch ends early because a rank ends or is late, so there are about as many as ranks.
 constexpr uint64_t kSpareEpochs = 16;
 
@@ -108,7 +110,7 @@ class Shrinking {
             endpoint_.RingAll();
             break;
           }
-          if (!IsOfOthers(met) && GiveUp()) return Error(met.code(), kName, ": ", met.message());
+          if (!IsOfOthers(met) && !TurnsOutVain() && GiveUp()) return Error(met.code(), kName, ": ", met.message());
           if (roll_.Restart()) endpoint_.RingAll();
           break;
         }
@@ -136,6 +138,14 @@ class Shrinking {
     const bool left = roll_.Leave();
     if (left) endpoint_.RingAll();
     return left;
+  }
+  // Whether the meeting has failed because a member has ended, which is seen a little later.
+  bool TurnsOutVain() {
+    const Deadline seen = Deadline::After(kSeenS);
+    while (!roll_.MeetsInVain() && !seen.Passed()) {
+      endpoint_.SleepUntilRung(control::kGroupLane, [this] { return roll_.MeetsInVain(); });
+    }
+    return roll_.MeetsInVain();
   }
   double RemainingS() const { return std::max(deadline_.RemainingS(), kGraceS); }
   uint64_t Draw() { return uint64_t{device_()} << 32 | device_(); }
@@ -207,19 +217,20 @@ Status BackendCommunicator::CheckShrinks() const {
 }
 
 // As the calls of all ranks that are running, this one's started calls end with the group.
-Status BackendCommunicator::EndForShrink(const RankSet& excluded) {
+Status BackendCommunicator::EndForShrink(const RankSet& excluded, double timeout_s) {
   COLLOPS_CHECK_ARG(!control_->left(), ERROR_INVALID_PARAM, kName,
                     ": this communicator was closed: make a new one");
-  COLLOPS_RETURN_IF_ERROR(CheckShrinks());
   COLLOPS_CHECK_ARG(connected_.load(std::memory_order_acquire), ERROR_INVALID_PARAM, kName,
                     ": the ranks of this communicator have not met, so none of them knows who is "
                     "left: make a new one");
+  COLLOPS_RETURN_IF_ERROR(CheckShrinks());
   COLLOPS_RETURN_IF_ERROR(Registry::Instance().CheckCurrent(*this));
   const std::string list =
       excluded.count() == 0 ? "" : Concat("exclude=", ListOf(excluded, size()));
   const Status ended = Error(ERROR_ABORTED, "rank ", rank(), " called shrink(", list, ")");
   const bool starts = queue_.load(std::memory_order_acquire) != nullptr;
   const Status alone = control_->Alone(kName, [&]() -> Status {
+    if (!control_->failed()) AwaitCalls(timeout_s, excluded);
     // The last call is complete here, and may still be running on other ranks.
     if (!control_->failed()) {
       static_cast<void>(control_->Fail(ended, control_->step_number() + 1));
@@ -241,12 +252,13 @@ Status Communicator::Shrink(const std::vector<int>& exclude, double timeout_s,
   COLLOPS_RETURN_IF_ERROR(ReadExcluded(exclude, rank(), size(), &excluded));
   std::optional<recording::CallSpan> span;
   if (recording::On()) span.emplace(group.lane(), kName);
-  COLLOPS_RETURN_IF_ERROR(group.EndForShrink(excluded));
+  const double limit_s = timeout_s > 0 ? timeout_s : this->timeout_s();
+  COLLOPS_RETURN_IF_ERROR(group.EndForShrink(excluded, limit_s));
   std::shared_ptr<Communicator> made;
   const Status status = group.control_->Alone(kName, [&] {
-    return control::Control::Catch(kName, [&] {
-      Shrinking shrinking(group.control_.get(), group.SpecOfPart(), excluded,
-                          timeout_s > 0 ? timeout_s : this->timeout_s());
+    return control::Control::Catch(kName, [&]() -> Status {
+      COLLOPS_RETURN_IF_ERROR(group.EndCalls(Deadline::After(limit_s)));
+      Shrinking shrinking(group.control_.get(), group.SpecOfPart(), excluded, limit_s);
       const Status ran = shrinking.Run();
       made = shrinking.TakeMade();
       return ran;

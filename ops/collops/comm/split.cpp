@@ -192,6 +192,7 @@ control::GroupSpec BackendCommunicator::SpecOfPart() const {
   spec.meet_at.clear();
   spec.timeout_s = timeout_s();
   if (spec.top_rank < 0) spec.top_rank = rank();
+  spec.device = device().kind == DeviceKind::kCpu ? -1 : device().index;
   spec.introduction = nullptr;
   spec.one_host = true;
   spec.engine_part = nullptr;

@@ -56,6 +56,25 @@ def test_counts_types_and_addresses(gpu: Any, where: str) -> None:
     results(where, 3, work)
 
 
+@pytest.mark.parametrize("count", [CELL // 8, CELL // 4 - 1, CELL // 4, CELL // 4 + 1])
+def test_a_rank_that_is_alone(gpu: Any, count: int) -> None:
+    def work(rank: int) -> None:
+        comm = communicator(gpu, rank, 1, PROCESSES, "alone")
+        x = gpu.tensor(numbers(rank, count, "float32"))
+        calls = {
+            "all_gatherv": lambda out: comm.all_gatherv(x, [count], out=out),
+            "reduce_scatterv": lambda out: comm.reduce_scatterv(x, [count], out=out),
+            "all_reduce": lambda out: comm.all_reduce(x, out=out),
+        }
+        for name, call in calls.items():
+            out = gpu.poisoned((count,), x)
+            call(out)
+            wanted = numbers(rank, count, "float32")
+            np.testing.assert_array_equal(gpu.array(out), wanted, err_msg=name)
+
+    results(PROCESSES, 1, work)
+
+
 def test_pieces_take_several_rounds(gpu: Any) -> None:
     """A slot is used more than twice, so its sender waits until it was taken."""
 

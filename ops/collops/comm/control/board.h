@@ -82,6 +82,7 @@ struct alignas(kLineBytes) Member {
   std::atomic<int64_t> alive_ms;  // when this rank's watcher was last known to be alive
   // How many calls on streams it made before it closed the communicator; all of them have ended.
   std::atomic<uint64_t> left_after;
+  std::atomic<uint32_t> calls_ended;  // those on streams, and it makes no more
   int32_t code;                      // error code; valid if this is failed_rank
   std::atomic<uint32_t> pair_marks;  // how many it has put on the board
   char reason[kReasonBytes];         // why the rank left or failed

@@ -189,6 +189,7 @@ class Control {
   void SetCallsOnStreams(uint64_t calls) { calls_on_streams_ = calls; }
   uint64_t calls_on_streams() const { return calls_on_streams_; }
   void MarkStreamsEnded() { streams_ended_ = true; }
+  bool streams_ended() const { return streams_ended_; }
 
   // Ends the group with `status` from `step` on; earlier steps are complete on all ranks.
   Status Fail(const Status& status, uint64_t step);

@@ -157,6 +157,14 @@ bool Endpoint::HasLeft(int rank) const {
   return HasEnded(rank) || Readable(group_->peers[static_cast<size_t>(rank)].mailbox.get());
 }
 
+void Endpoint::PublishCallsEnded() {
+  board_.member(rank_).calls_ended.store(1, std::memory_order_release);
+}
+
+bool Endpoint::HaveCallsEnded(int rank) const {
+  return board_.member(rank).calls_ended.load(std::memory_order_acquire) != 0 || HasEnded(rank);
+}
+
 Status Endpoint::Lost(int rank) const {
   const Member& state = board_.member(rank);
   const std::string who = Who(rank);

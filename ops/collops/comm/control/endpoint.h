@@ -121,6 +121,10 @@ class Endpoint {
 
   // Whether a rank can never come again: it has closed its communicator, or its process has ended.
   bool HasLeft(int rank) const;
+  // Tells the other ranks that this rank's calls on streams have ended, and that it makes no more.
+  void PublishCallsEnded();
+  // Whether a rank has said so, or its process has ended.
+  bool HaveCallsEnded(int rank) const;
 
   // As FindLoss(), for one rank in its pair lane. `left`: the rank has closed its communicator.
   Status FindDeparture(int rank, bool* left) const;

@@ -42,6 +42,8 @@ struct GroupSpec : CommunicatorSpec {
   // This process's rank in the group from which the subgroup comes, however often that was split;
   // -1: it is no subgroup.
   int top_rank = -1;
+  // The device that this rank has in the group from which this one comes; -1: that of its thread.
+  int device = -1;
   // Of a group that another one was shrunk to: their numbers in that one; and what tells its
   // meeting apart from others of the comm_domain.
   std::vector<int> old_ranks = {};

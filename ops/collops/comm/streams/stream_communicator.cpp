@@ -1,5 +1,6 @@
 #include "collops/comm/streams/stream_communicator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -17,6 +18,8 @@ namespace {
 constexpr double kDestroyedS = 2.0;
 // How long the device has to say that calls have ended, when a rank is lost, or the time is up.
 constexpr std::chrono::seconds kAnswers(1);
+// How long calls have to end by themselves when their group is shrunk.
+constexpr double kMomentS = 1.0;
 // A call that waits for the other ranks ends by its own time-out, a little before the watcher's.
 constexpr double kOwnWait = 1.0;
 
@@ -47,8 +50,8 @@ Status StreamCommunicator::InCall(const char* name, const Status& status) {
 }
 
 Status StreamCommunicator::NoteDevice() {
-  int device = -1;
-  COLLOPS_RETURN_IF_ERROR(FindDevice(&device));
+  int device = spec().device;
+  if (device < 0) COLLOPS_RETURN_IF_ERROR(FindDevice(&device));
   device_index_ = device;
   return Ok();
 }
@@ -340,17 +343,102 @@ bool StreamCommunicator::IsIdle() {
 void StreamCommunicator::WaitForStreams(double limit_s) {
   if (control().Inherited() || !control().has_board()) return;
   const std::lock_guard<std::recursive_mutex> lock(closing_);
-  const Deadline deadline = Deadline::After(limit_s);
   static_cast<void>(control().Alone("Close", [&] {
-    bool idle = IsIdle();
-    while (!idle && !control().failed() && control().Peek("Close", 0, under_way_.Peers()).ok() &&
-           !deadline.Passed() && !Interrupted()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      idle = IsIdle();
-    }
-    if (idle && !control().failed()) control().MarkStreamsEnded();
+    AwaitIdle(limit_s);
     return Ok();
   }));
+}
+
+void StreamCommunicator::AwaitIdle(double limit_s) {
+  const Deadline deadline = Deadline::After(limit_s);
+  bool idle = IsIdle();
+  while (!idle && !control().failed() && control().Peek("Close", 0, under_way_.Peers()).ok() &&
+         !deadline.Passed() && !Interrupted()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    idle = IsIdle();
+  }
+  if (idle && !control().failed()) control().MarkStreamsEnded();
+}
+
+Status StreamCommunicator::CheckMeetsAnew(const char* name) const {
+  COLLOPS_CHECK_ARG(control().has_board() && !IsHandedIn(), ERROR_UNSUPPORTED, name, ": backend ",
+                    spec().backend,
+                    ": a communicator that was handed in is its owner's to replace: hand in the "
+                    "new one");
+  for (int r = 0; r < size(); ++r) {
+    COLLOPS_CHECK_ARG(!control().endpoint().IsRemote(r), ERROR_UNSUPPORTED, name, ": backend ",
+                      spec().backend, " has it on one host only yet: make a new communicator in ",
+                      "each process, with its new rank and rank_size");
+  }
+  return Ok();
+}
+
+// Where nothing ends the library's wait for a new process that ends, the old group would wait, too.
+Status StreamCommunicator::CheckGrows() const {
+  return EndsByAbort() ? CheckMeetsAnew("grow") : BackendCommunicator::CheckGrows();
+}
+
+// How far this rank's calls have come; an error if the device cannot be asked.
+Status StreamCommunicator::FindProgress(DeviceRuntime::Progress* progress, std::string* ahead) {
+  const InLibrary use(this);
+  *progress = DeviceRuntime::Progress::kReached;
+  if (calls_.empty()) return Ok();
+  return OnDevice(device_index_, [&] {
+    *progress = calls_.Reap();
+    *ahead = calls_.NamesAhead();
+  });
+}
+
+bool StreamCommunicator::HaveAllCallsEnded(const RankSet& others) const {
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank() || others.Contains(r)) continue;
+    if (!control().endpoint().HaveCallsEnded(r)) return false;
+  }
+  return true;
+}
+
+// A rank that ends the group ends the calls of those that are a little behind, so it waits a moment
+// for them.
+void StreamCommunicator::AwaitCalls(double limit_s, const RankSet& excluded) {
+  AwaitIdle(limit_s);
+  if (!control().streams_ended()) return;
+  control().endpoint().PublishCallsEnded();
+  const Deadline moment = Deadline::After(kMomentS);
+  while (!HaveAllCallsEnded(excluded) && !moment.Passed() && !control().failed() &&
+         control().Peek("shrink").ok() && !Interrupted()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// What all ranks have begun ends by itself, and has a moment for it. Captured graphs that are
+// replayed later wait for nobody.
+Status StreamCommunicator::EndCalls(const Deadline& deadline) {
+  if (!connected()) return Ok();
+  const char* const advice =
+      EndsByAbort() ? "" : "; nothing ends it: end this process, or stop and restart its device";
+  const Deadline by_itself = Deadline::After(kMomentS);
+  auto progress = DeviceRuntime::Progress::kAhead;
+  std::string ahead;
+  COLLOPS_RETURN_IF_ERROR(FindProgress(&progress, &ahead));
+  while (progress == DeviceRuntime::Progress::kAhead) {
+    COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, "shrink: rank ", rank(), " was interrupted");
+    COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "shrink: ", ahead,
+                      " did not end on its stream within ", deadline.timeout_s(), " s", advice);
+    if (!EndsByAbort()) {
+      const Status failed = CheckHealth();
+      COLLOPS_CHECK_ARG(failed.ok(), failed.code(), "shrink: ", failed.message(), advice);
+    } else if (by_itself.Passed()) {
+      AbortCalls();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    COLLOPS_RETURN_IF_ERROR(FindProgress(&progress, &ahead));
+  }
+  COLLOPS_CHECK_ARG(progress == DeviceRuntime::Progress::kReached, ERROR_RT_FAIL, "shrink: ", ahead,
+                    " has failed, and the runtime does not say whether it has ended: end this "
+                    "process");
+  AbortCalls();
+  control().endpoint().PublishCallsEnded();
+  return Ok();
 }
 
 bool StreamCommunicator::Release() {

@@ -239,6 +239,8 @@ class StreamCommunicator : public BackendCommunicator {
   // Whether calls on streams can wait for ever, and end only by AbortCalls(). The watcher thread
   // then looks for lost ranks and for calls that have exceeded the time-out.
   virtual bool EndsByAbort() const { return false; }
+  // Whether the library's group is the caller's.
+  virtual bool IsHandedIn() const { return false; }
   // Ends the calls that are on streams, whose results are then undefined. Does not wait for that.
   virtual void AbortCalls() {}
   // How long Close() waits for calls: one that its peers have left never ends.
@@ -287,6 +289,12 @@ class StreamCommunicator : public BackendCommunicator {
   Status DoRefuse(const char* name, const Status& reason) override;
   void OnLeave() override;
   void OnClose() override;
+  Status CheckShrinks() const override { return CheckMeetsAnew("shrink"); }
+  Status CheckGrows() const override;
+  void AwaitCalls(double limit_s, const RankSet& excluded) override;
+  Status EndCalls(const Deadline& deadline) override;
+  // Whether the calls of all ranks are known to have ended, but for those of `others`.
+  bool HaveAllCallsEnded(const RankSet& others = {}) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -328,8 +336,12 @@ class StreamCommunicator : public BackendCommunicator {
   Status Come(const Agreement& agreement, const Status& own);
   // Refuses what cannot be done for a captured call.
   Status CheckCapture(const char* name, const Agreement* agreement, void* stream);
+  // Ok, or why some of these ranks, or these and others, cannot make a new group.
+  Status CheckMeetsAnew(const char* name) const;
   bool IsIdle();
+  Status FindProgress(DeviceRuntime::Progress* progress, std::string* ahead);
   void WaitForStreams(double limit_s);
+  void AwaitIdle(double limit_s);
   // What this rank would be refused and its peers would not hear of: a tag, any source, a message
   // to itself that nothing receives.
   Status CheckTransfers(const char* name, const char* library, const Transfer* list,

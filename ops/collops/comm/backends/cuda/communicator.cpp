@@ -198,7 +198,8 @@ void CudaCommunicator::LetGo(bool past) {
     *last = {};
   }
   // Kernels of peers may outlast the failure of their group, and write here.
-  memory_.LetGo(past, past && !control().failed());
+  const bool all_past = !control().failed() || (is_connected_ && HaveAllCallsEnded());
+  memory_.LetGo(past, past && all_past);
   is_connected_ = false;
 }
 

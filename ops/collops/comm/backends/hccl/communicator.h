@@ -295,6 +295,7 @@ class HcclCommunicator final : public StreamCommunicator {
   Status OnDevice(int device, const std::function<void()>& step) const override;
   Status Meet() override;
   Status AsyncError() override;
+  bool IsHandedIn() const override { return caller_comm_ != nullptr; }
   double Patience() const override;
   // An HcclComm is never destroyed unless all calls here are known to have ended.
   void LetGo(bool past) override;

@@ -149,6 +149,7 @@ class NcclCommunicator final : public StreamCommunicator {
   Status Meet() override;
   Status AsyncError() override;
   bool EndsByAbort() const override { return true; }
+  bool IsHandedIn() const override { return caller_comm_ != nullptr; }
   void AbortCalls() override;
   double Patience() const override;
   void LetGo(bool past) override;

@@ -131,7 +131,8 @@ Messages FindMessages(int32_t rank, int32_t size, BytesOf bytes_of) {
   bool are_equal = size > 1;
   const int64_t first = size > 1 ? bytes_of(rank == 0 ? 1 : 0) : 0;
   for (int32_t peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
+    // A rank that is alone takes its own part by ranges, too.
+    if (peer == rank && size > 1) continue;
     const int64_t bytes = bytes_of(peer);
     are_equal = are_equal && bytes == first && IsInline(bytes);
     if (IsInline(bytes)) found.longest = std::max(found.longest, static_cast<int32_t>(bytes));
