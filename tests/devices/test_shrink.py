@@ -1,5 +1,5 @@
-"""shrink on every kind of simulated device: what the ranks that are left have then, what is given
-back, and what is refused."""
+"""shrink and grow on every kind of simulated device: what the ranks have then, what is given back,
+and what is refused."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sum:
 
 def check(device: Any, comm: collops.Communicator) -> list[int]:
     """Adds and gathers on the device, and returns who is there."""
-    old = comm.old_ranks
+    old = comm.old_ranks or tuple(range(comm.size))
     own, sizes = old[comm.rank], [rank + 1 for rank in old]
     x = device.tensor(np.full(own + 1, own, np.int32))
     gathered = device.poisoned((sum(sizes),), x)
@@ -247,6 +247,38 @@ def test_nothing_is_left_of_the_groups_before(device: Any, backend: str, threads
         comm.barrier()
 
     run_ranks(work, 3, timeout=LIMIT_S, threads=threads)
+
+
+@ON_GPUS
+@BACKENDS
+def test_a_new_process_takes_the_place_of_a_lost_one(device: Any, backend: str) -> None:
+    def work(process: int) -> None:
+        device.choose(process)
+        if process == 3:
+            comm = collops.init(backend=backend, join="dp", timeout_s=LIMIT_S)
+            assert check(device, comm) == [0, 1, 2]
+            return
+        comm = collops.init(process, 3, backend=backend, comm_domain="dp", timeout_s=LIMIT_S)
+        device.array(total(device, comm, process))
+        if process == 1:
+            die()
+        with pytest.raises(collops.PeerLostError):
+            comm.barrier()
+        comm = comm.shrink().grow(1)
+        assert (comm.rank, check(device, comm)) == (process // 2, [0, 1, 2])
+
+    survive(4, [1], work)
+
+
+@pytest.mark.skipif(HERE != "npu", reason="GPUs have it")
+def test_no_new_process_joins_on_npus(device: Any) -> None:
+    def work(rank: int) -> Any:
+        comm = begin(device, rank, "hccl")
+        with pytest.raises(collops.UnsupportedError, match="grow: backend hccl cannot make"):
+            comm.grow(1)
+        return check(device, comm)
+
+    assert run_ranks(work, 2, timeout=LIMIT_S) == [[0, 1]] * 2
 
 
 @BACKENDS

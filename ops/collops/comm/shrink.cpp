@@ -110,7 +110,8 @@ class Shrinking {
             endpoint_.RingAll();
             break;
           }
-          if (!IsOfOthers(met) && !TurnsOutVain() && GiveUp()) return Error(met.code(), kName, ": ", met.message());
+          if (!IsOfOthers(met) && !TurnsOutVain() && GiveUp())
+            return Error(met.code(), kName, ": ", met.message());
           if (roll_.Restart()) endpoint_.RingAll();
           break;
         }

@@ -83,10 +83,10 @@ struct alignas(kLineBytes) Member {
   // How many calls on streams it made before it closed the communicator; all of them have ended.
   std::atomic<uint64_t> left_after;
   std::atomic<uint32_t> calls_ended;  // those on streams, and it makes no more
-  int32_t code;                      // error code; valid if this is failed_rank
-  std::atomic<uint32_t> pair_marks;  // how many it has put on the board
-  char reason[kReasonBytes];         // why the rank left or failed
-  SharedText pair_call;              // what the rank waits for in its pair lane
+  int32_t code;                       // error code; valid if this is failed_rank
+  std::atomic<uint32_t> pair_marks;   // how many it has put on the board
+  char reason[kReasonBytes];          // why the rank left or failed
+  SharedText pair_call;               // what the rank waits for in its pair lane
   RollWords roll;
 
   // Used for steps whose first signal is not written by the backend.
