@@ -90,6 +90,7 @@ class Shrinking {
   Status Go() {
     std::optional<Deadline> limit;  // of the phase
     uint64_t phase = 0;
+    bool begun = false;
     while (true) {
       const Status wanted = CheckWanted();
       if (!wanted.ok() && GiveUp()) return wanted;
@@ -98,6 +99,8 @@ class Shrinking {
       bool told = false;
       const auto turn = roll_.Look((limit ? *limit : deadline_).Passed(), Draw(), &told);
       if (told) endpoint_.RingAll();
+      if (!begun) first_epoch_ = roll_.seen().epoch;
+      begun = true;
       switch (turn) {
         case RollCall::Turn::kWait:
           endpoint_.SleepUntilRung(control::kGroupLane, [this] { return roll_.HasNews(); });
@@ -131,8 +134,8 @@ class Shrinking {
     COLLOPS_CHECK_ARG(!control_.left(), ERROR_ABORTED, kName, ": rank ", spec_.rank,
                       " has closed its communicator meanwhile");
     const auto most = static_cast<uint64_t>(spec_.rank_size) + kSpareEpochs;
-    COLLOPS_CHECK_ARG(roll_.seen().epoch <= most, ERROR_TIMEOUT, kName, ": in ", most,
-                      " attempts the ranks that are left did not meet");
+    COLLOPS_CHECK_ARG(roll_.seen().epoch <= first_epoch_ + most, ERROR_TIMEOUT, kName, ": in ",
+                      most, " attempts the ranks that are left did not meet");
     return Ok();
   }
   bool GiveUp() {
@@ -188,15 +191,14 @@ class Shrinking {
   }
 
   Status Disagreed() {
-    static_cast<void>(roll_.ReadDecision());  // for good, so it does not change
     const int one = roll_.seen().winner;
     const int other = static_cast<int>(roll_.token() % static_cast<uint64_t>(spec_.rank_size));
-    GiveUp();
     const int size = spec_.rank_size;
-    return Error(ERROR_RANK_MISMATCH, kName, ": exclude is ", ListOf(roll_.ExcludedBy(one), size),
-                 " on ", endpoint_.Who(one), " and ", ListOf(roll_.ExcludedBy(other), size), " on ",
-                 endpoint_.Who(other),
-                 ": the ranks that stay pass the same list; make a new communicator on all ranks");
+    const std::string other_list = ListOf(roll_.ExcludedBy(other), size);  // before it leaves
+    GiveUp();
+    return Error(ERROR_RANK_MISMATCH, kName, ": exclude is ", ListOf(roll_.members(), size), " on ",
+                 endpoint_.Who(one), " and ", other_list, " on ", endpoint_.Who(other),
+                 ": the ranks that stay pass the same list; call shrink again");
   }
 
   control::Control& control_;
@@ -204,6 +206,7 @@ class Shrinking {
   const control::GroupSpec spec_;
   RollCall roll_;
   const Deadline deadline_;
+  uint64_t first_epoch_ = 0;  // a call that was told no has left others behind
   std::random_device device_;
   std::shared_ptr<Communicator> made_;
 };

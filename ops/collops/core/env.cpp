@@ -231,6 +231,11 @@ const std::vector<EnvVariable>& EnvVariables() {
        "COLLOPS_RANK_SIZE it takes precedence over the variables of any launcher."},
       {"COLLOPS_RANK_SIZE", "set by the launcher",
        "The number of ranks, set by `run_ranks` and `collops run`."},
+      {"COLLOPS_RESTARTS", "not set",
+       "How many ranks `collops run --restart` had started anew when it started this process; "
+       "above 0 "
+       "it joins the others with `collops.init(join=...)` "
+       "([run.md](run.md#a-rank-is-started-anew))."},
       {"COLLOPS_SERVER_ID", "found by addresses and host name",
        "The server_id of this host in a rank table, if it cannot be found by address or name."},
       {"COLLOPS_SGLANG", "1",

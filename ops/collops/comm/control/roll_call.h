@@ -13,15 +13,15 @@ namespace collops::control {
 // share. A roll call goes through epochs. In an epoch the ranks say that they are there; one of
 // them proposes the members of the new group, and the first proposal is the decision for all. The
 // members meet anew, and when all have arrived the decision is complete. If a member cannot arrive,
-// the next epoch begins. One word has the epoch and its phase and is only changed by
-// compare-and-swap, so all ranks see the same outcome, whichever of them end meanwhile. What a rank
-// writes after it was stopped for a while changes nothing: its epoch is over.
-// tests/cpp/signals explores it.
+// the next epoch begins; so it does when a rank that has heard of a disagreement comes once more.
+// One word has the epoch and its phase and is only changed by compare-and-swap, so all ranks see
+// the same outcome, whichever of them end meanwhile. What a rank writes after it was stopped for a
+// while changes nothing: its epoch is over. tests/cpp/signals explores it.
 enum class RollPhase : uint64_t {
   kOpen = 0,
   kDecided = 1,    // the proposal of `winner` counts
   kComplete = 2,   // all members have arrived: for good
-  kDisagreed = 3,  // `winner` has found another list of excluded ranks: for good
+  kDisagreed = 3,  // `winner` has found another list of excluded ranks
 };
 
 struct RollState {
@@ -50,6 +50,7 @@ struct RollWordsIn {
   };
   Word entered;              // 1 + the epoch in which it is there; 0: it is not
   Word arrived;              // 1 + the epoch in whose new group it has arrived
+  Word disagreed;            // 1 + the epoch of which it has heard that the lists differ
   Word excluded[kSetWords];  // whom it leaves out; written before `entered`
   Proposal proposals[2];     // by parity of the epoch
 };
@@ -65,7 +66,7 @@ class RollCall {
     kMeet,       // meet members() under token(), then Arrive() or Restart()
     kGoOn,       // all members have arrived
     kLeftOut,    // the others go on without this rank
-    kDisagreed,  // the ranks exclude different ones
+    kDisagreed,  // the ranks exclude different ones: Leave(), the next roll call is a new one
   };
 
   RollCall(Word* state, WordsOf words_of, HasEnded has_ended, int rank, const RankSet& excluded,
@@ -89,6 +90,13 @@ class RollCall {
       const bool is_late = late && word_ == before;
       switch (seen_.phase) {
         case RollPhase::kDisagreed:
+          if (HasHeard()) {
+            if (OthersStillHear() && !is_late) return Turn::kWait;
+            *told = Restart() || *told;
+            continue;
+          }
+          if (!ReadDecision()) continue;
+          words_of_(rank_).disagreed.store(1 + seen_.epoch, std::memory_order_release);
           return Turn::kDisagreed;
         case RollPhase::kComplete:
           if (!ReadDecision()) continue;
@@ -124,8 +132,8 @@ class RollCall {
     if (HasChanged()) return true;
     for (int r = 0; r < size_; ++r) {
       if (!awaited_.Contains(r)) continue;
-      const bool decided = seen_.phase == RollPhase::kDecided;
-      if (decided ? HasArrived(r) || HasGone(r) : HasEntered(r) || has_ended_(r)) return true;
+      const bool is_open = seen_.phase == RollPhase::kOpen;
+      if (is_open ? HasEntered(r) || has_ended_(r) : HasArrived(r) || HasGone(r)) return true;
     }
     return false;
   }
@@ -160,7 +168,7 @@ class RollCall {
 
   const RollState& seen() const { return seen_; }
   const RankSet& members() const { return members_; }
-  // Of a decision the name of its meeting; of a disagreement the rank with the other list.
+  // Of a decision the name of its meeting; of a disagreement the rank whose list is not members().
   uint64_t token() const { return token_; }
   // Whom a rank has excluded, for messages.
   RankSet ExcludedBy(int rank) const { return LoadSet(words_of_(rank).excluded); }
@@ -204,6 +212,18 @@ class RollCall {
   }
   bool HasEntered(int rank) const {
     return words_of_(rank).entered.load(std::memory_order_acquire) == 1 + seen_.epoch;
+  }
+  bool HasHeard() const {
+    return words_of_(rank_).disagreed.load(std::memory_order_acquire) == 1 + seen_.epoch;
+  }
+  // Sets which ranks are awaited because they have not left a call that is told that lists differ:
+  // in the next epoch their lists would differ again.
+  bool OthersStillHear() {
+    awaited_ = RankSet::None(size_);
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_ && HasEntered(r) && !has_ended_(r)) awaited_.Add(r);
+    }
+    return awaited_.count() > 0;
   }
   bool HasArrived(int rank) const {
     return words_of_(rank).arrived.load(std::memory_order_acquire) == 1 + seen_.epoch;
