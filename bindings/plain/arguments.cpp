@@ -148,6 +148,10 @@ Rows ReadMembers(const char* method, const char* label, py::handle value) {
   return ReadNumbers(method, label, value, "whole numbers, one per member of the group");
 }
 
+Rows ReadRanks(const char* method, const char* label, py::handle value) {
+  return ReadNumbers(method, label, value, "a list of ranks");
+}
+
 Rows ReadTable(const char* method, const char* label, py::handle value) {
   const auto refuse = [&] {
     Throw(ERROR_INVALID_PARAM, method, ": ", label,

@@ -20,6 +20,7 @@ int64_t ReadWhole(const char* method, const std::string& label, pybind11::handle
 Rows ReadSizes(const char* method, const char* label, pybind11::handle value);
 // One number per member of a group.
 Rows ReadMembers(const char* method, const char* label, pybind11::handle value);
+Rows ReadRanks(const char* method, const char* label, pybind11::handle value);
 
 // Lines of numbers, one line per rank and all equally long, one line after the other: lists of
 // lists, an array or a tensor.

@@ -792,7 +792,7 @@ py::object PlainLevel::Shrink(const py::object& exclude, double timeout_s) {
   constexpr const char* kName = "shrink";
   std::vector<int> ranks;
   if (!exclude.is_none()) {
-    for (const int64_t rank : ReadMembers(kName, "exclude", exclude)) {
+    for (const int64_t rank : ReadRanks(kName, "exclude", exclude)) {
       constexpr int64_t kLeast = std::numeric_limits<int>::min();
       constexpr int64_t kMost = std::numeric_limits<int>::max();
       ranks.push_back(static_cast<int>(std::clamp(rank, kLeast, kMost)));

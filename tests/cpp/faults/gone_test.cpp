@@ -1,6 +1,7 @@
 // A rank whose process ends in the middle: in every phase, in every way, in groups of 2 to 7 ranks.
 // Each of the others gets ERROR_PEER_LOST within a second, or at its next call, with the rank, its
-// pid and the call. COLLOPS_ALL_FAULTS=1 runs every size of every phase and fault.
+// pid and the call; then they shrink the group, and call again. COLLOPS_ALL_FAULTS=1 runs every
+// size of every phase and fault.
 #include <cstdlib>
 
 #include "collops/core/process/interrupt.h"
@@ -57,9 +58,12 @@ Status CallDoomed(const ways::Way& way, bool in_output, Communicator& comm, bool
   doom::Memory x(x_bytes, doomed && !in_output ? DieNow : nullptr);
   doom::Memory output(output_bytes, doomed && in_output ? DieNow : nullptr);
   way.Fill(comm.rank(), comm.size(), x.data());
+  const std::vector<int32_t> before(x.data(), x.data() + x_bytes / 4);
   x.Arm();
   output.Arm();
-  return way.Call(comm, x.data(), output.data());
+  const Status status = way.Call(comm, x.data(), output.data());
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), x.data()));
+  return status;
 }
 
 // Others are late, so that the doomed rank waits: ranks 0 and 1, of which one is not doomed.
@@ -139,6 +143,19 @@ void ExpectLoss(const Status& status, const Plan& plan, const std::string& op) {
                                         std::to_string(doom::Shared().victim) + ")");
 }
 
+// The ranks that live on are a group.
+void GoOn(const Plan& plan, Communicator& comm) {
+  std::shared_ptr<Communicator> left;
+  ASSERT_EQ(comm.Shrink({}, 0, &left).message(), "");
+  EXPECT_EQ(left->size(), plan.size - 1);
+  const ways::Way& way = ways::All()[0];
+  std::vector<int32_t> x(static_cast<size_t>(way.x_elements(left->size())));
+  std::vector<int32_t> output(static_cast<size_t>(way.output_elements(left->size())), -7);
+  way.Fill(left->rank(), left->size(), x.data());
+  EXPECT_EQ(way.Call(*left, x.data(), output.data()).message(), "");
+  EXPECT_EQ(way.Wrong(left->rank(), left->size(), output.data()), 0);
+}
+
 // A rank that lives on: its calls, until one fails.
 void Survive(const Plan& plan, const Part& part, Communicator& comm) {
   Status status;
@@ -158,6 +175,7 @@ void Survive(const Plan& plan, const Part& part, Communicator& comm) {
   ++doom::Shared().heard;
   const int64_t end_ns = doom::NowNs() + static_cast<int64_t>(check::Patience(10) * 1e9);
   while (doom::Shared().heard < plan.size - 1 && doom::NowNs() < end_ns) usleep(200);
+  GoOn(plan, comm);
 }
 
 // Runs `body` on every rank. Returns the longest time until one of the others heard of the end.
