@@ -92,7 +92,11 @@ def _number(name: str, least: int) -> Callable[[ModuleType, str], str]:
 def _of_each_other(name: str) -> str:
     """What is wrong with a rank and the number of ranks together; "" if one is not a number."""
     rank, size = os.environ.get(_RANK, ""), os.environ.get(_SIZE, "")
-    if name == _LOCAL or (rank and not rank.isdecimal()) or (size and not size.isdecimal()):
+    if (
+        name not in (_RANK, _SIZE)
+        or (rank and not rank.isdecimal())
+        or (size and not size.isdecimal())
+    ):
         return ""
     if not rank or not size:
         return f"{_RANK} and {_SIZE} must both be set, or none"
@@ -129,6 +133,7 @@ _CHECKS: dict[str, Callable[[ModuleType, str], str]] = {
     _RANK: _number(_RANK, 0),
     _SIZE: _number(_SIZE, 1),
     _LOCAL: _number(_LOCAL, 0),
+    "COLLOPS_RESTARTS": _number("COLLOPS_RESTARTS", 0),
 }
 
 

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         table = await_table(options.rank_table, options.timeout_s)
         environments = this_host(options.rank_table, table)
-    return Job(command, environments).run()
+    return Job(command, environments, options.restart).run()
 
 
 def parser() -> Parser:
@@ -48,7 +48,7 @@ def parser() -> Parser:
         prog="collops run",
         usage="collops run (-n N | --rank-table FILE) [options] [-m] SCRIPT [ARGUMENT ...]",
         description="Starts the ranks of a job on this host, prints their output with the rank "
-        "before each line, and ends all ranks when one fails.",
+        "before each line, and ends all ranks when one fails, or starts it anew (--restart).",
         epilog="Sets OMP_NUM_THREADS, where you have not, to the cores of this process divided by "
         "the ranks of this host. Exit status: that of the first rank that failed, 128 + the number "
         "of the signal that ended it; after SIGINT, SIGTERM or SIGHUP 128 + its number, but 0 if "
@@ -65,6 +65,13 @@ def parser() -> Parser:
         default=300.0,
         metavar="S",
         help='seconds to wait while the table\'s status is "initializing" (default: 300)',
+    )
+    parser.add_argument(
+        "--restart",
+        type=int,
+        default=0,
+        metavar="N",
+        help="start a rank that fails anew, at most N times in all; the others go on (default: 0)",
     )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("-m", action="store_true", dest="module", help="SCRIPT is a Python module")
@@ -94,6 +101,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         own.error("no script given")
     if options.n is not None and options.n < 1:
         own.error(f"-n must be at least 1, got {options.n}")
+    if options.restart < 0:
+        own.error(f"--restart must be at least 0, got {options.restart}")
     return options
 
 

@@ -136,6 +136,7 @@ def init(
     rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
     comm_mode = launched_mode if comm_mode is None else _mode(comm_mode)
     _check_place(rank, rank_size, comm_mode, launched_size)
+    _hint_at_join(rank_size)
     found = module.connect(
         "" if backend is None else backend,
         comm_domain,
@@ -184,6 +185,20 @@ def _warn_of_misspelt_variables(module: ModuleType) -> None:
             logging.getLogger("collops").warning(
                 "unknown variable %s; did you mean %s?", name, meant
             )
+
+
+def _hint_at_join(rank_size: int) -> None:
+    """Logs what a rank that `collops run` has started anew waits for, unless it has joined."""
+    restarts = os.environ.get("COLLOPS_RESTARTS", "0")
+    if restarts not in ("", "0") and rank_size > 1 and not _live:
+        import logging  # takes time, and is seldom needed
+
+        logging.getLogger("collops").warning(
+            "init: this process was started anew (COLLOPS_RESTARTS=%s), and waits for all %d ranks "
+            "to make a new group; to join ranks that have gone on, call init(join=COMM_DOMAIN)",
+            restarts,
+            rank_size,
+        )
 
 
 def _launched(module: ModuleType, comm_mode: int | None) -> tuple[str, int, int, int]:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import selectors
+import shlex
 import shutil
 import signal
 import subprocess
@@ -72,21 +73,31 @@ _PR_SET_PDEATHSIG = 1
 class Job:
     """Programs that run one rank each, in a process group of their own.
 
-    Every line they write is passed on with the rank before it. When one fails, the others are asked
-    to end, and ended after ten seconds; so they are on SIGINT, SIGTERM and SIGHUP, at once on a
-    second one. Nothing that they have started is left in the group, also when this process is
-    killed: then the ranks end with it. One job at a time, in the main thread.
+    Every line they write is passed on with the rank before it. One that fails is started anew, if
+    restarts are left. Else the others are asked to end, and ended after ten seconds; so they are on
+    SIGINT, SIGTERM and SIGHUP, at once on a second one. Nothing that they have started is left in
+    the group, also when this process is killed: then the ranks end with it. One job at a time, in
+    the main thread.
 
     Args:
         command: the program and its arguments, the same for every rank.
         environments: the variables of each rank; COLLOPS_RANK is its number.
+        restarts: how often a rank that fails is started anew, all ranks together.
     """
 
-    def __init__(self, command: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environments: Sequence[Mapping[str, str]],
+        restarts: int = 0,
+    ) -> None:
         self._command = list(command)
         self._environments = environments
+        self._restarts = restarts
+        self._restarted = 0
         self._ranks = [environment["COLLOPS_RANK"] for environment in environments]
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._of_rank: dict[int, subprocess.Popen[bytes]] = {}  # the last one, by index
         self._selector = selectors.DefaultSelector()
         self._running: set[int] = set()  # indices
         self._status = 0
@@ -98,9 +109,9 @@ class Job:
         """Runs the ranks to their end.
 
         Returns:
-            0, or what the first rank that failed ended with: its exit status, or 128 and the number
-            of the signal. After a signal to this process: 128 and its number, but 0 if all ranks
-            were started and ended with 0.
+            0, or what the first rank that failed, and was not started anew, ended with: its exit
+            status, or 128 and the number of the signal. After a signal to this process: 128 and its
+            number, but 0 if all ranks were started and ended with 0.
 
         Raises:
             SystemFailureError: the program cannot be started.
@@ -124,7 +135,7 @@ class Job:
             while self._running:
                 self._turn(wake_read)
             self._drain()
-            unhandled = self._unhandled or len(self._processes) < len(self._ranks)
+            unhandled = self._unhandled or len(self._of_rank) < len(self._ranks)
             return self._status or (128 + self._asked if self._asked and unhandled else 0)
         finally:
             self._end()
@@ -137,11 +148,15 @@ class Job:
             os.close(wake_write)
 
     def _start(self, index: int) -> None:
+        env = dict(self._environments[index])
+        env.pop("COLLOPS_RESTARTS", None)  # of a job that this process is a rank of
+        if self._restarts:
+            env["COLLOPS_RESTARTS"] = str(self._restarted)
         group = self._processes[0].pid if self._processes else 0
         try:
             process = subprocess.Popen(
                 self._command,
-                env=self._environments[index],
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -152,6 +167,7 @@ class Job:
             why = _why_not_started(self._command[0], error)
             raise_status(ErrorCode.ERROR_RT_FAIL, f"cannot start rank {self._ranks[index]}: {why}")
         self._processes.append(process)
+        self._of_rank[index] = process
         self._running.add(index)
         prefix = f"[{self._ranks[index]}] ".encode()
         for pipe, out in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
@@ -190,25 +206,54 @@ class Job:
 
     def _note_end(self, index: int) -> None:
         # Not reaped: as long as the group's first process is there, the group's number is ours.
-        process = self._processes[index]
+        process = self._of_rank[index]
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return
         self._running.discard(index)
         exited = ended.si_code == os.CLD_EXITED
         status = ended.si_status if exited else 128 + ended.si_status
-        self._unhandled = self._unhandled or status != 0
-        if status == 0 or (self._next and self._next[0][1] == signal.SIGKILL):
-            return  # well, or because it was asked to
+        if status == 0:
+            return
         how = (
             f"exited with status {status}"
             if exited
             else f"was ended by {signal_name(ended.si_status)}"
         )
-        _say(f"rank {self._ranks[index]} (pid {process.pid}) {how}")
+        told = f"rank {self._ranks[index]} (pid {process.pid}) {how}"
+        if self._restarted < self._restarts and self._status == 0 and not self._asked:
+            self._restart(index, told)
+            return
+        self._unhandled = True
+        if self._next and self._next[0][1] == signal.SIGKILL:
+            return  # because it was asked to
+        _say(told)
         if self._status == 0 and not self._asked:
             self._status = status
             self._ask_to_end(signal.SIGTERM, _FAIL_S)
+
+    def _restart(self, index: int, told: str) -> None:
+        self._restarted += 1
+        self._start(index)
+        pid = self._of_rank[index].pid
+        _say(f"{told}; started anew as pid {pid} ({self._restarted} of {self._restarts})")
+        if self._restarted == 1:
+            _say(f"a further process joins the job with: {self._joining(index)}")
+
+    def _joining(self, index: int) -> str:
+        """The command of a process that joins by hand, which reads the job's key from a rank's."""
+        env = self._environments[index]
+        words = [
+            f"{name}={shlex.quote(env[name])}"
+            for name in ("COLLOPS_JOB_ID", "RANK_TABLE_FILE")
+            if name in env
+        ]
+        if "COLLOPS_JOB_KEY" in env:
+            own = f"/proc/{self._of_rank[index].pid}/environ"
+            words.append(
+                f"""COLLOPS_JOB_KEY="$(sed -zn 's/^COLLOPS_JOB_KEY=//p' {own} | tr -d '\\0')\""""
+            )
+        return " ".join([*words, shlex.join(self._command)])
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._asked:

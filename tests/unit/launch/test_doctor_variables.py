@@ -80,6 +80,7 @@ def test_ascends_software_outside_of_the_environment_is_a_problem(
         ("COLLOPS_UCX_LIBRARY", "/nowhere/u", "there is no file /nowhere/u"),
         ("COLLOPS_RANK", "1", "COLLOPS_RANK and COLLOPS_RANK_SIZE must both be set, or none"),
         ("COLLOPS_RANK_SIZE", "two", "must be a whole number of 1 or more, got 'two'"),
+        ("COLLOPS_RESTARTS", "one", "must be a whole number of 0 or more, got 'one'"),
         ("COLLOPS_LOCAL_RANK", "-1", "must be a whole number of 0 or more, got '-1'"),
     ],
 )
@@ -117,6 +118,7 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
         "COLLOPS_PORT": "1234",
         "COLLOPS_RANK": "0",
         "COLLOPS_RANK_SIZE": "4",
+        "COLLOPS_RESTARTS": "0",
         "COLLOPS_SERVER_ID": "node-b",
         "COLLOPS_SGLANG": "0",
         "COLLOPS_TIMEOUT_S": "2.5",

@@ -388,3 +388,102 @@ def test_what_follows_the_script_is_the_scripts():
     options = parse(["-n", "2", "-m", "tool", "--help", "-m", "x"])
     assert options.command == ["tool", "--help", "-m", "x"]
     assert parse(["-n", "2", "--", "a.py", "--", "b"]).command == ["a.py", "--", "b"]
+
+
+# What a rank does the first time: it is killed, or exits; started anew it ends well.
+ENDS = {"SIGKILL": "os.kill(os.getpid(), 9)", "status 3": "sys.exit(3)"}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("how", ENDS)
+def test_a_rank_that_fails_is_started_anew(script, how, rank):
+    """The others go on; the first process, whose group it is, may be the one that has ended."""
+    path = script(
+        "import os, sys, time\n"
+        "own = [os.environ[n] for n in ('COLLOPS_RANK', 'COLLOPS_RESTARTS', 'COLLOPS_RANK_SIZE')]\n"
+        "print(*own, os.getpid(), flush=True)\n"
+        f"if own[:2] == ['{rank}', '0']: {ENDS[how]}\n"
+        "if own[1] == '0': time.sleep(0.5)\n"
+    )
+    ended = collops_run("-n", "3", "--restart", "2", path)
+    assert ended.returncode == 0, ended.stderr.decode()
+    lines = [line.split()[1:] for line in ended.stdout.decode().splitlines()]
+    starts = {(int(number), restarts): pid for number, restarts, size, pid in lines}
+    assert {size for _, _, size, _ in lines} == {"3"}
+    assert sorted(starts) == sorted([(0, "0"), (1, "0"), (2, "0"), (rank, "1")])
+    said, hint = ended.stderr.decode().splitlines()
+    verb = "was ended by" if how == "SIGKILL" else "exited with"
+    assert said == (
+        f"collops run: rank {rank} (pid {starts[rank, '0']}) {verb} {how}; "
+        f"started anew as pid {starts[rank, '1']} (1 of 2)"
+    )
+    assert hint.startswith("collops run: a further process joins the job with: COLLOPS_JOB_ID=run-")
+
+
+def test_the_failure_after_the_last_restart_ends_the_job(script):
+    path = script(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '1': sys.exit(4 + int(os.environ['COLLOPS_RESTARTS']))\n"
+        "time.sleep(600)\n"
+    )
+    ended = collops_run("-n", "2", "--restart", "2", path)
+    assert ended.returncode == 6
+    anew = [line for line in ended.stderr.decode().splitlines() if "started anew" in line]
+    assert [line.rpartition(" (")[2] for line in anew] == ["1 of 2)", "2 of 2)"]
+
+
+def test_no_rank_is_started_anew_after_a_signal(script):
+    path = script("import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    job = start("-n", "2", "--restart", "5", path)
+    assert job.stdout is not None
+    for _ in range(2):
+        assert b"ready" in job.stdout.readline()
+    job.send_signal(signal.SIGTERM)
+    _, err = job.communicate(timeout=LIMIT_S)
+    assert (job.returncode, b"anew" in err) == (128 + signal.SIGTERM, False)
+
+
+def test_the_command_that_it_prints_starts_a_process_of_the_job(script, tmp_path):
+    """The key is not in it."""
+    path = script(
+        "import os, sys, time\n"
+        "env = os.environ\n"
+        "if env.get('COLLOPS_RANK') != '0':\n"
+        "    print('job', env['COLLOPS_JOB_ID'], env['COLLOPS_JOB_KEY'], flush=True)\n"
+        "if env.get('COLLOPS_RESTARTS') == '0': sys.exit(env['COLLOPS_RANK'] == '0')\n"
+        "if 'COLLOPS_RANK' in env: time.sleep(600)\n"
+    )
+    job = start("-n", "2", "--restart", "1", path)
+    assert job.stdout is not None
+    assert job.stderr is not None
+    try:
+        hint = [job.stderr.readline() for _ in range(2)][1].decode()
+        shown = job.stdout.readline().decode().removeprefix("[1] ")
+        assert shown.split()[2] not in hint
+        typed = subprocess.run(
+            ["sh", "-c", hint.partition(": a further process joins the job with: ")[2]],
+            env={name: text for name, text in os.environ.items() if "COLLOPS" not in name},
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert typed.stdout.decode() == shown, typed.stderr.decode()
+    finally:
+        job.kill()
+        job.communicate()
+
+
+def test_a_program_that_starts_over_when_all_its_ranks_do(script):
+    """It knows nothing of joining: the loss of one ends all, and all make a new group."""
+    path = script(
+        "import collops, numpy as np, os\n"
+        "comm = collops.init()\n"
+        "total = comm.all_reduce(np.array([comm.rank]))\n"
+        "if comm.rank == 1 and os.environ['COLLOPS_RESTARTS'] == '0': os.kill(os.getpid(), 9)\n"
+        "comm.barrier()\n"
+        "print(*total)\n"
+    )
+    ended = collops_run("-n", "3", "--restart", "3", path)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert sorted(ended.stdout.decode().splitlines()) == ["[0] 3", "[1] 3", "[2] 3"]
+    assert b"to join ranks that have gone on, call init(join=COMM_DOMAIN)" in ended.stderr
