@@ -487,3 +487,29 @@ def test_a_program_that_starts_over_when_all_its_ranks_do(script):
     assert ended.returncode == 0, ended.stderr.decode()
     assert sorted(ended.stdout.decode().splitlines()) == ["[0] 3", "[1] 3", "[2] 3"]
     assert b"to join ranks that have gone on, call init(join=COMM_DOMAIN)" in ended.stderr
+
+
+def test_lost_ranks_are_replaced_in_the_group(script):
+    """Two ranks are killed one after the other, rank 0 first; the calls of all steps are right."""
+    path = script(
+        "import collops, numpy as np, os\n"
+        "label, anew = int(os.environ['COLLOPS_RANK']), os.environ['COLLOPS_RESTARTS'] != '0'\n"
+        "step = np.zeros(1, np.int64)\n"
+        "comm = collops.init(join='dp') if anew else collops.init(comm_domain='dp')\n"
+        "if anew: comm.broadcast(step)\n"
+        "while step[0] < 6:\n"
+        "    if not anew and (label, step[0]) in ((0, 2), (2, 4)): os.kill(os.getpid(), 9)\n"
+        "    try:\n"
+        "        total = comm.all_reduce(step * 10 + comm.rank)\n"
+        "    except collops.PeerLostError:\n"
+        "        comm = comm.shrink().grow(1)\n"
+        "        comm.broadcast(step)\n"
+        "        continue\n"
+        "    assert total[0] == step[0] * 30 + 3, (total, step)\n"
+        "    step += 1\n"
+        "print(comm.rank, comm.size)\n"
+    )
+    ended = collops_run("-n", "3", "--restart", "2", path)
+    assert ended.returncode == 0, ended.stderr.decode()
+    # Label 1 has lived on; the ranks behind it came in turn.
+    assert sorted(ended.stdout.decode().splitlines()) == ["[0] 1 3", "[1] 0 3", "[2] 2 3"]
