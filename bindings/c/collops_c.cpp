@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <limits>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "c/groups.h"
 #include "collops/operators/plain/connect.h"
@@ -222,12 +225,25 @@ std::string TextOf(const char* text) {
   return text == nullptr ? "" : text;
 }
 
-Status ReadOptions(const collops_init_options* given, CommunicatorSpec* spec, std::string* tuning) {
-  const collops_init_options none = COLLOPS_INIT_OPTIONS;
-  const collops_init_options& options = given == nullptr ? none : *given;
-  COLLOPS_CHECK_ARG(options.struct_size == sizeof(options), ERROR_INVALID_PARAM,
-                    "init: struct_size of the options is ", options.struct_size,
-                    ", which no version of this library has: begin with COLLOPS_INIT_OPTIONS");
+Status CheckTimeout(const char* method, double timeout_s) {
+  COLLOPS_CHECK_ARG(std::isfinite(timeout_s) && timeout_s >= 0, ERROR_INVALID_PARAM, method,
+                    ": timeout_s must be a number of seconds, or 0, got ", timeout_s);
+  return Ok();
+}
+
+// `join`: null if the options have none.
+Status ReadOptions(const collops_init_options* given, CommunicatorSpec* spec, std::string* tuning,
+                   const char** join) {
+  constexpr size_t kFirstSize = offsetof(collops_init_options, join);
+  collops_init_options options = COLLOPS_INIT_OPTIONS;
+  if (given != nullptr) {
+    const size_t size = given->struct_size;
+    COLLOPS_CHECK_ARG(size == kFirstSize || size == sizeof(options), ERROR_INVALID_PARAM,
+                      "init: struct_size of the options is ", size,
+                      ", which no version of this library has: begin with COLLOPS_INIT_OPTIONS");
+    std::memcpy(&options, given, size);
+  }
+  *join = options.join;
   spec->rank = options.rank;
   spec->rank_size = options.rank_size;
   spec->backend = TextOf(options.backend);
@@ -266,9 +282,20 @@ int collops_init(const collops_init_options* options, collops_comm** comm) {
     COLLOPS_RETURN_IF_ERROR(c::CheckPlace("init", "comm", comm));
     collops::CommunicatorSpec spec;
     std::string tuning;
-    COLLOPS_RETURN_IF_ERROR(c::ReadOptions(options, &spec, &tuning));
+    const char* join = nullptr;
+    COLLOPS_RETURN_IF_ERROR(c::ReadOptions(options, &spec, &tuning, &join));
     std::shared_ptr<Communicator> made;
-    COLLOPS_RETURN_IF_ERROR(collops::ConnectGroup(std::move(spec), tuning, &made));
+    if (join == nullptr) {
+      COLLOPS_RETURN_IF_ERROR(collops::ConnectGroup(std::move(spec), tuning, &made));
+    } else {
+      const bool alone = spec.rank < 0 && spec.rank_size < 0 && spec.comm_domain.empty() &&
+                         spec.meet_at.empty() && tuning.empty();
+      COLLOPS_CHECK_ARG(alone, collops::ERROR_INVALID_PARAM, "init: join is \"", join,
+                        "\": leave out rank, rank_size, comm_domain, meet_at and tuning, which the "
+                        "group gives its new ranks");
+      spec.comm_domain = join;
+      COLLOPS_RETURN_IF_ERROR(collops::JoinGroup(std::move(spec), &made));
+    }
     *comm = c::Groups::Instance().Keep(made);
     return collops::Ok();
   });
@@ -286,6 +313,50 @@ int collops_split(collops_comm* comm, int color, int key, collops_comm** part) {
     COLLOPS_RETURN_IF_ERROR(group.Split(std::max(color, -1), key, &made));
     if (made != nullptr) COLLOPS_RETURN_IF_ERROR(made->Connect());
     *part = made == nullptr ? nullptr : c::Groups::Instance().Keep(made);
+    return collops::Ok();
+  });
+}
+
+int collops_shrink(collops_comm* comm, const int* exclude, int num_excluded, double timeout_s,
+                   collops_comm** shrunk) {
+  return c::On("shrink", comm, [&](Communicator& group) -> Status {
+    COLLOPS_RETURN_IF_ERROR(c::CheckPlace("shrink", "shrunk", shrunk));
+    COLLOPS_RETURN_IF_ERROR(c::CheckTimeout("shrink", timeout_s));
+    COLLOPS_CHECK_ARG(num_excluded >= 0, collops::ERROR_INVALID_PARAM,
+                      "shrink: num_excluded must be >= 0, got ", num_excluded);
+    COLLOPS_CHECK_ARG(exclude != nullptr || num_excluded == 0, collops::ERROR_INVALID_PARAM,
+                      "shrink: exclude is NULL: pass an array of length ", num_excluded);
+    const std::vector<int> ranks(exclude, exclude + num_excluded);
+    std::shared_ptr<Communicator> made;
+    COLLOPS_RETURN_IF_ERROR(group.Shrink(ranks, timeout_s, &made));
+    *shrunk = c::Groups::Instance().Keep(made);
+    return collops::Ok();
+  });
+}
+
+int collops_old_ranks(const collops_comm* comm, int* ranks) {
+  return c::On("old_ranks", comm, [&](const Communicator& group) -> Status {
+    COLLOPS_RETURN_IF_ERROR(c::CheckPlace("old_ranks", "ranks", ranks));
+    const std::vector<int>& old_ranks = group.old_ranks();
+    COLLOPS_CHECK_ARG(!old_ranks.empty(), collops::ERROR_INVALID_PARAM,
+                      "old_ranks: collops_shrink() has not made this communicator");
+    std::copy(old_ranks.begin(), old_ranks.end(), ranks);
+    return collops::Ok();
+  });
+}
+
+int collops_grow(collops_comm* comm, int count, double timeout_s, collops_comm** grown) {
+  return c::On("grow", comm, [&](Communicator& group) -> Status {
+    const collops::UserCall number(group.CallOfUser());
+    Status ready = c::CheckPlace("grow", "grown", grown);
+    if (ready.ok()) ready = c::CheckTimeout("grow", timeout_s);
+    if (!ready.ok()) {
+      static_cast<void>(group.Refuse("grow", ready));
+      return ready;
+    }
+    std::shared_ptr<Communicator> made;
+    COLLOPS_RETURN_IF_ERROR(group.Grow(count, timeout_s, &made));
+    *grown = c::Groups::Instance().Keep(made);
     return collops::Ok();
   });
 }

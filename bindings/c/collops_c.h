@@ -95,10 +95,11 @@ typedef struct collops_init_options {
   const char* job_id;      /* NULL: the launcher's job */
   const char* meet_at;     /* NULL: the ranks of job_id are on one host */
   const char* tuning;      /* NULL: COLLOPS_TUNING */
+  const char* join;        /* the comm_domain of a group that grows, which this process joins */
 } collops_init_options;
 /* Every option left out: collops_init_options options = COLLOPS_INIT_OPTIONS; */
 #define COLLOPS_INIT_OPTIONS \
-  {sizeof(collops_init_options), -1, -1, NULL, NULL, 0.0, 0, NULL, NULL, NULL}
+  {sizeof(collops_init_options), -1, -1, NULL, NULL, 0.0, 0, NULL, NULL, NULL, NULL}
 
 /* Connects the ranks of a group, and waits for all of them. NULL: no options. The communicator
  * lives until collops_close() or the end of the process. */
@@ -106,6 +107,19 @@ COLLOPS_C_API int collops_init(const collops_init_options* options, collops_comm
 /* Makes a communicator of the ranks with the same color, numbered by key and then by rank; all
  * ranks call it. A rank with a color below 0 joins none, and gets NULL. */
 COLLOPS_C_API int collops_split(collops_comm* comm, int color, int key, collops_comm** part);
+/* After a loss, a time-out or an abort: makes a communicator of the ranks that are left, in their
+ * old order, which all call it. `exclude`: the num_excluded ranks that are to go too, the same on
+ * all that stay. timeout_s: how long ranks that do not come are waited for, 0: the communicator's
+ * time-out. `comm` has ended then, and is to be closed. */
+COLLOPS_C_API int collops_shrink(collops_comm* comm, const int* exclude, int num_excluded,
+                                 double timeout_s, collops_comm** shrunk);
+/* The rank that each rank of a communicator of collops_shrink() had before; ranks: its size. */
+COLLOPS_C_API int collops_old_ranks(const collops_comm* comm, int* ranks);
+/* Makes a communicator with `count` more ranks, which are new processes whose option `join` is the
+ * comm_domain; all ranks call it. timeout_s: as above. `comm` has ended then, and is to be closed;
+ * after a time-out it is as it was. */
+COLLOPS_C_API int collops_grow(collops_comm* comm, int count, double timeout_s,
+                               collops_comm** grown);
 /* Leaves the group, and ends the communicator. */
 COLLOPS_C_API int collops_close(collops_comm* comm);
 /* Ends every call of every rank, with ERROR_ABORTED and this reason. */

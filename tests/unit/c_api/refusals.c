@@ -8,7 +8,8 @@ static void say(int error) {
 
 int main(void) {
   collops_init_options options = COLLOPS_INIT_OPTIONS;
-  collops_comm* comm = NULL;
+  collops_comm *comm = NULL, *other = NULL;
+  int own = 0;
   const int64_t sizes[] = {2}, negative[] = {-1}, huge[] = {INT64_MAX};
   const int64_t most = INT64_MAX;
   float x[2] = {0}, out[2];
@@ -43,7 +44,12 @@ int main(void) {
   options.tuning = "size";
   say(collops_init(&options, &comm));
   options.tuning = NULL;
+  options.join = "dp";
   say(collops_init(&options, &comm));
+  options.join = NULL;
+  options.struct_size -= sizeof(options.join); /* as before there was join */
+  say(collops_init(&options, &comm));
+  options.struct_size = sizeof(options);
 
   say(collops_all_gatherv(comm, x, out, NULL, COLLOPS_FLOAT32));
   say(collops_all_gatherv(comm, x, out, negative, COLLOPS_FLOAT32));
@@ -69,6 +75,16 @@ int main(void) {
   say(collops_recv(comm, x, -1, COLLOPS_FLOAT32, -1, 0, NULL));
   say(collops_recv(comm, NULL, 2, COLLOPS_FLOAT32, -1, 0, NULL));
   say(collops_split(comm, 0, 0, NULL));
+  say(collops_shrink(comm, NULL, 0, 0, NULL));
+  say(collops_shrink(comm, NULL, 0, -1, &other));
+  say(collops_shrink(comm, NULL, -1, 0, &other));
+  say(collops_shrink(comm, NULL, 2, 0, &other));
+  say(collops_shrink(comm, &own, 1, 0, &other));
+  say(collops_old_ranks(comm, NULL));
+  say(collops_old_ranks(comm, &own));
+  say(collops_grow(comm, 1, 0, NULL));
+  say(collops_grow(comm, 1, -1, &other));
+  say(collops_grow(comm, 0, 0, &other));
   say(collops_set_timeout(comm, 0));
   say(collops_rank(comm, NULL));
   say(collops_size(comm, NULL));

@@ -84,6 +84,7 @@ ERROR_INVALID_PARAM init: timeout_s must be a number of seconds above 0, got -1
 ERROR_INVALID_PARAM init: meet_at is "10.0.0.1:1" without a job_id: pass that of the ranks that meet there
 ERROR_INVALID_PARAM init: comm_domain has 131 characters, the limit is 128
 ERROR_INVALID_PARAM init: tuning=size: "size" is not a pair such as all_reduce_one_step=32k
+ERROR_INVALID_PARAM init: join is "dp": leave out rank, rank_size, comm_domain, meet_at and tuning, which the group gives its new ranks
 NO_ERROR
 ERROR_INVALID_PARAM all_gatherv: sizes is NULL: pass an array of length 1, one number per rank
 ERROR_INVALID_PARAM all_gatherv: sizes[0] must be >= 0, got -1
@@ -109,6 +110,16 @@ ERROR_INVALID_PARAM recv: tag must be at least 0, got -2
 ERROR_INVALID_PARAM recv: count must be from 0 to 576460752303423487, got -1
 ERROR_INVALID_TENSOR_ADDR recv: out is NULL, and has 2 elements
 ERROR_INVALID_PARAM split: part is NULL: pass where the result goes
+ERROR_INVALID_PARAM shrink: shrunk is NULL: pass where the result goes
+ERROR_INVALID_PARAM shrink: timeout_s must be a number of seconds, or 0, got -1
+ERROR_INVALID_PARAM shrink: num_excluded must be >= 0, got -1
+ERROR_INVALID_PARAM shrink: exclude is NULL: pass an array of length 2
+ERROR_INVALID_PARAM shrink: exclude[0] is 0, this rank: the ranks that stay call it; one that goes calls close()
+ERROR_INVALID_PARAM old_ranks: ranks is NULL: pass where the result goes
+ERROR_INVALID_PARAM old_ranks: collops_shrink() has not made this communicator
+ERROR_INVALID_PARAM grow: grown is NULL: pass where the result goes
+ERROR_INVALID_PARAM grow: timeout_s must be a number of seconds, or 0, got -1
+ERROR_INVALID_PARAM grow: n must be from 1 to 127, got 0
 ERROR_INVALID_PARAM set_timeout: seconds must be a number above 0, got 0
 ERROR_INVALID_PARAM rank: rank is NULL: pass where the result goes
 ERROR_INVALID_PARAM size: size is NULL: pass where the result goes
@@ -130,6 +141,12 @@ def test_a_wrong_call_gets_a_text_and_ends_nothing(programs: dict[str, Path]) ->
     assert [line.rstrip() for line in UNKNOWN.sub("comm NULL", done.stdout).splitlines()] == (
         REFUSALS.splitlines()
     )
+
+
+def test_the_ranks_that_are_left_go_on_and_a_new_one_joins(programs: dict[str, Path]) -> None:
+    done = collops_command("run", "-n", "4", programs["goes_on"])
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0] 0 of 3", "[2] 1 of 3", "[3] 2 of 3"]
 
 
 def test_ranks_are_threads(programs: dict[str, Path]) -> None:

@@ -83,6 +83,28 @@ def test_a_struct_uses_the_domain_with_its_new_size(threads: bool) -> None:
     assert run_ranks(work, 3, threads=threads) == [None, [1, 2], [1, 2]]
 
 
+def test_structs_with_the_new_size_meet_anew_without_shrink() -> None:
+    """As long as all that are left know who is: of the old domain, with the new rank and size."""
+
+    def gather(rank: int, size: int, own: int) -> Any:
+        param = collops.AllGatherVParam(rank=rank, rank_size=size, backend="shm", comm_domain="tp")
+        counts, x = np.full(size, 2), np.array([[own, 10 * own]], np.float32)
+        ins = [x, counts[:1], counts, 2 * np.arange(size), np.empty(size, np.float16)]
+        return collops.Operation(param).forward(ins)[0].tolist()
+
+    def work(rank: int) -> Any:
+        first = gather(rank, 3, rank)
+        if rank == 0:
+            collops.init(0, 3, comm_domain="tp").close()
+            return first
+        with pytest.raises(collops.PeerLostError):
+            gather(rank, 3, rank)
+        return gather(rank - 1, 2, rank)
+
+    left = [[1, 10], [2, 20]]
+    assert run_ranks(work, 3) == [[[0, 0], *left], left, left]
+
+
 @MODES
 def test_ranks_of_a_healthy_group_are_excluded(threads: bool) -> None:
     def work(rank: int) -> Any:
