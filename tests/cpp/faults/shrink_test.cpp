@@ -212,3 +212,12 @@ TEST(AStoppedRankIsLeftOutAndLearnsIt) {
     }
   }
 }
+
+TEST(RanksThatHaveNotMetDoNotKnowWhoIsLeft) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const auto comm = ranks::Make(job, 0, 2);
+  std::shared_ptr<Communicator> next;
+  const collops::Status status = comm->Shrink({}, 0, &next);
+  EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(), "shrink: the ranks of this communicator have not met");
+}
