@@ -15,6 +15,7 @@
 #include "collops/comm/call_scope.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/control/first_contact/entrance.h"
+#include "collops/comm/placement/job.h"
 #include "collops/comm/registry.h"
 #include "collops/core/process/interrupt.h"
 
@@ -296,6 +297,7 @@ Status Communicator::Grow(int count, double timeout_s, std::shared_ptr<Communica
     made->Close(entered.message());
     return entered;
   }
+  NoteRankSize(made->size());
   *grown = std::move(made);
   return Ok();
 }

@@ -6,6 +6,7 @@
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/control/first_contact/entrance.h"
+#include "collops/comm/placement/job.h"
 #include "collops/comm/registry.h"
 #include "collops/core/process/interrupt.h"
 
@@ -115,6 +116,7 @@ Status Communicator::Join(const CommunicatorSpec& spec, std::shared_ptr<Communic
     made->Close(entered.message());
     return entered;
   }
+  NoteRankSize(made->size());
   *joined = std::move(made);
   return Ok();
 }

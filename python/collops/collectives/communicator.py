@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn, overload
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from collops.collectives.calls import bad_argument, is_time, of_communicator
 from collops.collectives.cuda_arrays import empty_of_communicator
@@ -110,6 +110,17 @@ class GroupCalls(
         return self._plain.split(color, key)  # type: ignore[no-any-return]
 
 
+class MadeHere(threading.local):
+    """The communicators that this thread has made, if it is a rank of its own; else None.
+
+    They end with the rank, so that no other one waits for it.
+    """
+
+    communicators: WeakSet[Communicator] | None = None
+
+
+made_here = MadeHere()
+
 _STARTED = frozenset(name for name in dir(GroupCalls) if not name.startswith("_"))
 
 
@@ -141,6 +152,8 @@ class Communicator(GroupCalls):
         self._start_lock = threading.Lock()
         self._name = f"collops/{self.handle}"
         _by_name[self._name] = self
+        if made_here.communicators is not None:
+            made_here.communicators.add(self)
 
     if not TYPE_CHECKING:  # which would take every name for one that exists
 

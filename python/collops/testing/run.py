@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import current_process
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
+from collops.collectives.communicator import made_here
 from collops.errors import status_of
 from collops.launch.environment import enter, job_variables, place_names
 from collops.launch.init import thread_rank
@@ -167,6 +169,7 @@ def run_threads(
 
     def work(rank: int) -> Report:
         thread_rank.rank, thread_rank.size = rank, n
+        made_here.communicators = WeakSet()
         try:
             result = fn(rank, *args)
         except BaseException as error:
@@ -186,7 +189,7 @@ def run_threads(
 
 
 def _close_all(reason: str) -> None:
-    for communicator in thread_rank.communicators:
+    for communicator in made_here.communicators or ():
         communicator._core.close(reason)
 
 

@@ -221,7 +221,12 @@ def test_lose_one_and_take_one_back_again_and_again() -> None:
 def test_a_program_that_is_started_by_hand() -> None:
     """As a user types it: with the job's name alone."""
     job = f"grown-{os.getpid()}"
-    program = "import collops; c = collops.init({}); {}; print(c.rank, c.size, c.barrier())"
+    # The group is larger than its launch, and so may be what it makes, and another domain.
+    program = (
+        "import collops; c = collops.init({}); {}; all = c.split(0); "
+        "other = collops.init(c.rank, c.size, comm_domain='tp'); "
+        "print(c.rank, c.size, c.barrier(), all.size, other.size)"
+    )
     member = program.format("0, 1, comm_domain='dp'", f"c = c.grow(1, timeout_s={JOIN_S})")
     new = program.format(f"join='dp', timeout_s={JOIN_S}", "pass")
     # A started process has the variables of its launch, which do not count.
@@ -231,7 +236,7 @@ def test_a_program_that_is_started_by_hand() -> None:
         for text in (member, new)
     ]
     said = [process.communicate(timeout=patience(60))[0] for process in processes]
-    assert said == ["0 2 None\n", "1 2 None\n"]
+    assert said == ["0 2 None 2 2\n", "1 2 None 2 2\n"]
 
 
 def test_ucx_on_one_host() -> None:

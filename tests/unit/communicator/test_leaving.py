@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +92,25 @@ def test_the_exception_because_of_which_a_rank_leaves() -> None:
     for name, (_, reason) in ways.items():
         assert reason in reasons[name], name
         assert (" while " in reason) == (" while " in reasons[name]), name
+
+
+@pytest.mark.parametrize("make", ["split", "shrink", "grow"])
+def test_a_thread_that_raises_leaves_what_it_has_made(make: str) -> None:
+    def work(rank: int) -> Any:
+        if make == "grow":
+            comm = collops.init(join="") if rank == 2 else collops.init(rank, 2).grow(1)
+        else:
+            comm = collops.init()
+            comm = comm.shrink() if make == "shrink" else comm.split(0)
+        comm.barrier()
+        if rank == 2:
+            raise LookupError("why")
+        comm.barrier()
+
+    with pytest.raises(RankErrors) as raised:
+        run_ranks(work, 3, threads=True)
+    for rank in (0, 1):
+        assert isinstance(raised.value.errors[rank], collops.PeerLostError)
 
 
 def test_a_killed_rank_is_reported_within_a_second() -> None:

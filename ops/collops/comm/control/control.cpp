@@ -90,8 +90,9 @@ Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>
 Status Control::Create(const GroupSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control, Reach reach) {
   COLLOPS_RETURN_IF_ERROR(CheckSize(spec, reach));
-  // A group that was enlarged may have more ranks than the launcher has started.
-  if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty() && spec.meeting.empty()) {
+  // A group that another one makes has ranks of that, which may have grown beyond its launch.
+  const bool is_new = spec.meeting.empty() && spec.top_rank < 0;
+  if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty() && is_new) {
     COLLOPS_RETURN_IF_ERROR(CheckRankSize(spec.rank_size, spec.voice));
   }
   const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;

@@ -19,6 +19,8 @@
 namespace collops {
 namespace {
 
+std::atomic<int> grown_to{0};
+
 // Identifies a process since boot: a pid may be used again, but with another start time.
 struct ProcessId {
   pid_t pid = 0;
@@ -309,7 +311,13 @@ std::string DescribeJob(const JobIdentity& job) {
                 fixed ? "" : "; set COLLOPS_JOB_ID to meet other processes");
 }
 
+void NoteRankSize(int rank_size) {
+  int before = grown_to.load();
+  while (before < rank_size && !grown_to.compare_exchange_weak(before, rank_size)) continue;
+}
+
 Status CheckRankSize(int rank_size, const Voice& voice) {
+  if (rank_size <= grown_to.load()) return Ok();
   const Launcher launcher = DetectLauncher();
   const bool own = launcher.name == kOwnVariables;
   // The same COLLOPS_JOB_ID may serve several launches; but run_ranks sets one per launch.

@@ -45,8 +45,11 @@ Status FindMeetingPlace(bool threads, const std::string& job_id, const std::stri
 // "job family/2443, from multiprocessing; set COLLOPS_JOB_ID to meet other processes"
 std::string DescribeJob(const JobIdentity& job);
 
-// An error if a group of processes has more ranks than the launcher has started for its job.
+// An error if a group of processes has more ranks than the launcher has started for its job, or
+// than have joined it since.
 Status CheckRankSize(int rank_size, const Voice& voice);
+// A group of this job has grown to so many ranks.
+void NoteRankSize(int rank_size);
 
 // Sets the id that a host language gives to the processes it has started (Python: the hash of
 // multiprocessing's authkey, equal under fork, spawn and forkserver).
