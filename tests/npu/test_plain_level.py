@@ -65,6 +65,8 @@ def gathers(c: Caller) -> Any:
     total = sum(c.sizes)
     x = c.tensor(c.own, 3)
     into = c.empty(total, 3)
+    whole = c.empty(2 * c.size)
+    whole[2 * c.rank : 2 * c.rank + 2] = c.tensor(2)
     results = [
         c.comm.all_gatherv(x, c.sizes),
         c.comm.all_gatherv(x),
@@ -76,6 +78,8 @@ def gathers(c: Caller) -> Any:
         c.comm.all_gather(c.tensor(2, 3)),
         c.comm.all_gather(c.tensor(0)),
         c.comm.all_gather(c.tensor(2), out=c.empty(2 * c.size)),
+        c.comm.all_gather(whole[2 * c.rank : 2 * c.rank + 2], out=whole),
+        whole,
     ]
     return results + [c.comm.all_gatherv(c.tensor(c.own, dtype=t), c.sizes) for t in TYPES]
 

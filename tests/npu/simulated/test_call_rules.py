@@ -65,7 +65,8 @@ SUMS = [name for name in NAMES if "Reduce" in name]
 PRODUCTS = [name for name in SUMS if name != "HcclReduceScatterV"]
 V_CALLS = ["HcclAllGatherV", "HcclReduceScatterV"]
 ROOTED = ["HcclBroadcast", "HcclReduce"]
-IN_PLACE = ["HcclAllReduce", "HcclReduce"]
+# The block of rank 0 of an HcclAllGather is where its output begins.
+IN_PLACE = ["HcclAllReduce", "HcclReduce", "HcclAllGather"]
 
 
 def both(one: Rank) -> tuple[Memory, Memory]:

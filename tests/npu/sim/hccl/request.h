@@ -51,8 +51,8 @@ class Request {
   bool NeedList(const void* list);
   bool NeedRank(uint32_t rank);
   bool NeedMemory(const char* name, Span span, int type);
-  // Buffers may not overlap; with `in_place`, they may be the same.
-  bool NeedApart(Span input, Span output, int type, bool in_place);
+  // Buffers may not overlap, but the input may lie at `place`.
+  bool NeedApart(Span input, Span output, int type, const void* place);
   bool Refuse(int code, const std::string& text);
 
   // Puts the call on the stream, unless something was wrong.
