@@ -201,14 +201,12 @@ def test_a_rank_killed_in_shrink_or_soon_after(device: Any, backend: str, after_
 @BACKENDS
 @MODES
 def test_ranks_of_a_healthy_group_are_excluded(device: Any, backend: str, threads: bool) -> None:
-    """What all ranks have begun is complete, as long as the slowest takes."""
-
     def work(rank: int) -> Any:
         comm, stream = begin(device, rank, backend), device.stream()
         call = Sum(device, comm, rank)
         call.execute(stream)
+        stream.synchronize()
         if rank == 2:
-            stream.synchronize()
             while True:  # until it hears of it
                 try:
                     comm.barrier()
@@ -223,6 +221,33 @@ def test_ranks_of_a_healthy_group_are_excluded(device: Any, backend: str, thread
         return check(device, comm)
 
     assert run_ranks(work, 3, timeout=LIMIT_S, threads=threads) == [[0, 1], [0, 1], "ERROR_ABORTED"]
+
+
+@ON_GPUS
+@BACKENDS
+@MODES
+def test_an_excluded_rank_has_not_made_a_call(device: Any, backend: str, threads: bool) -> None:
+    """Which the others have on their streams."""
+
+    def work(rank: int) -> Any:
+        comm, stream = begin(device, rank, backend), device.stream()
+        call = Sum(device, comm, rank)
+        call.execute(stream)
+        stream.synchronize()
+        begun = time.monotonic()
+        if rank == 2:
+            with pytest.raises(collops.AbortedError):
+                while True:
+                    comm.check()
+                    time.sleep(0.01)
+            return None
+        call.execute(stream)
+        comm = comm.shrink(exclude=[2])
+        assert time.monotonic() - begun < LIMIT_S / 2
+        stream.synchronize()
+        return check(device, comm)
+
+    assert run_ranks(work, 3, timeout=LIMIT_S, threads=threads) == [[0, 1], [0, 1], None]
 
 
 @BACKENDS

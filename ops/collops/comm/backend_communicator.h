@@ -65,9 +65,9 @@ class BackendCommunicator : public Communicator {
   virtual Status CheckShrinks() const;
   // Ok, or why Grow() cannot make a larger one.
   virtual Status CheckGrows() const;
-  // In Shrink(), for work on a device. Before the group has ended, what all ranks have begun has so
-  // long to end by itself, unless one is lost or `excluded`; when the group has ended, the rest is
-  // ended, which is an error if it lasts until the deadline.
+  // In Shrink(), for work on a device. Before the group has ended, it has a moment to end by
+  // itself, at most so long, unless a rank is lost; that of `excluded` is not waited for. When the
+  // group has ended, the rest is ended, which is an error if it lasts until the deadline.
   virtual void AwaitCalls(double /*limit_s*/, const RankSet& /*excluded*/) {}
   virtual Status EndCalls(const Deadline& /*deadline*/) { return Ok(); }
   // What is wrong with calls that have returned, or with the other ranks.

@@ -397,10 +397,10 @@ bool StreamCommunicator::HaveAllCallsEnded(const RankSet& others) const {
   return true;
 }
 
-// A rank that ends the group ends the calls of those that are a little behind, so it waits a moment
-// for them.
+// A moment for this rank's calls, which may wait for a rank that has not made them, such as one
+// that is excluded; and one for those of ranks that are a little behind, which end with the group.
 void StreamCommunicator::AwaitCalls(double limit_s, const RankSet& excluded) {
-  AwaitIdle(limit_s);
+  AwaitIdle(std::min(limit_s, kMomentS));
   if (!control().streams_ended()) return;
   control().endpoint().PublishCallsEnded();
   const Deadline moment = Deadline::After(kMomentS);
