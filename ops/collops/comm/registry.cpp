@@ -376,6 +376,10 @@ void Communicator::Close(const std::string& reason) {
   group.control_->Close(reason);
   EndStarted();
   group.OnClose();
+  static_cast<void>(group.control_->Alone("Close", [&]() -> Status {
+    group.control_->StopListening();
+    return Ok();
+  }));
   Registry::Forget(this);
   if (recording::On()) recording::Flush();
 }

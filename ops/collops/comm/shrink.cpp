@@ -8,6 +8,9 @@
 
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
+#include "collops/comm/control/hosts/hosts_roll_call.h"
+#include "collops/comm/control/hosts/mesh.h"
 #include "collops/comm/control/roll_call.h"
 #include "collops/comm/registry.h"
 #include "collops/core/process/interrupt.h"
@@ -20,11 +23,11 @@ constexpr const char* kName = "shrink";
 
 // How long the ranks that have come to the roll call wait for each other from then on, once the
 // caller's time-out has passed: for one that is stopped meanwhile.
-constexpr double kGraceS = 5.0;
+constexpr double kGraceS = control::HostsRollCall::kGraceS;
 // How long an engine may say that a rank has ended before the system does.
 constexpr double kSeenS = 1.0;
-// An epoch ends early because a rank ends or is late, so there are about as many as ranks.
-constexpr uint64_t kSpareEpochs = 16;
+// An attempt ends early because a rank ends or is late, so there are about as many as ranks.
+constexpr int kSpareAttempts = 16;
 
 std::string ListOf(const RankSet& ranks, int size) {
   std::string list;
@@ -53,6 +56,29 @@ Status ReadExcluded(const std::vector<int>& exclude, int rank, int size, RankSet
 bool IsOfOthers(const Status& status) {
   return status.code() == ERROR_ABORTED || status.code() == ERROR_PEER_LOST ||
          status.code() == ERROR_TIMEOUT;
+}
+
+Status CheckStays(const control::Control& control) {
+  const int rank = control.spec().rank;
+  COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, kName, ": rank ", rank, " was interrupted");
+  COLLOPS_CHECK_ARG(!control.left(), ERROR_ABORTED, kName, ": rank ", rank,
+                    " has closed its communicator meanwhile");
+  return Ok();
+}
+
+Status CheckAttempts(uint64_t attempts, int size) {
+  const auto most = static_cast<uint64_t>(size + kSpareAttempts);
+  COLLOPS_CHECK_ARG(attempts <= most, ERROR_TIMEOUT, kName, ": in ", most,
+                    " attempts the ranks that are left did not meet");
+  return Ok();
+}
+
+// Where `*spec`'s rank is one of the old ranks that go on.
+void NumberAnew(const std::vector<int>& old_ranks, control::GroupSpec* spec) {
+  const auto own = std::find(old_ranks.begin(), old_ranks.end(), spec->rank);
+  spec->rank = static_cast<int>(own - old_ranks.begin());
+  spec->rank_size = static_cast<int>(old_ranks.size());
+  spec->old_ranks = old_ranks;
 }
 
 struct WordsOfRank {
@@ -129,14 +155,9 @@ class Shrinking {
   }
 
   Status CheckWanted() const {
-    COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, kName, ": rank ", spec_.rank,
-                      " was interrupted");
-    COLLOPS_CHECK_ARG(!control_.left(), ERROR_ABORTED, kName, ": rank ", spec_.rank,
-                      " has closed its communicator meanwhile");
-    const auto most = static_cast<uint64_t>(spec_.rank_size) + kSpareEpochs;
-    COLLOPS_CHECK_ARG(roll_.seen().epoch <= first_epoch_ + most, ERROR_TIMEOUT, kName, ": in ",
-                      most, " attempts the ranks that are left did not meet");
-    return Ok();
+    COLLOPS_RETURN_IF_ERROR(CheckStays(control_));
+    const uint64_t before = std::min(first_epoch_, roll_.seen().epoch);
+    return CheckAttempts(roll_.seen().epoch - before, spec_.rank_size);
   }
   bool GiveUp() {
     const bool left = roll_.Leave();
@@ -157,13 +178,11 @@ class Shrinking {
   Status Meet() {
     control::GroupSpec spec = spec_;
     const RankSet& members = roll_.members();
-    spec.old_ranks.clear();
+    std::vector<int> old_ranks;
     for (int r = 0; r < spec_.rank_size; ++r) {
-      if (members.Contains(r)) spec.old_ranks.push_back(r);
+      if (members.Contains(r)) old_ranks.push_back(r);
     }
-    const auto own = std::find(spec.old_ranks.begin(), spec.old_ranks.end(), spec_.rank);
-    spec.rank = static_cast<int>(own - spec.old_ranks.begin());
-    spec.rank_size = static_cast<int>(spec.old_ranks.size());
+    NumberAnew(old_ranks, &spec);
     spec.meeting = Concat("shrink ", roll_.token(), ".", roll_.seen().epoch);
     spec.timeout_s = RemainingS();
     // Not called any more once the ranks have met; this object lives until then.
@@ -208,6 +227,131 @@ class Shrinking {
   const Deadline deadline_;
   uint64_t first_epoch_ = 0;  // a call that was told no has left others behind
   std::random_device device_;
+  std::shared_ptr<Communicator> made_;
+};
+
+// As Shrinking, of a group on several hosts: a roll call, and the meeting of those that it has
+// found. If they do not meet, the next roll call is among them.
+class ShrinkingOnHosts {
+ public:
+  ShrinkingOnHosts(control::Control* control, const control::GroupSpec& spec,
+                   const RankSet& excluded, double timeout_s)
+      : control_(*control),
+        endpoint_(control->endpoint()),
+        spec_(spec),
+        excluded_(excluded),
+        deadline_(Deadline::After(timeout_s)),
+        introduction_(control->endpoint().group().introduction),
+        name_(control->spec().meeting) {
+    for (int r = 0; r < spec.rank_size; ++r) members_.push_back(r);
+  }
+
+  // The new communicator; null if this returns an error.
+  std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
+
+  Status Run() {
+    Status status;
+    for (uint64_t attempt = 0; status.ok() && made_ == nullptr; ++attempt) {
+      status = CheckAttempts(attempt, spec_.rank_size);
+      if (status.ok()) status = Attempt();
+    }
+    // Who looks for this rank is not to wait for it.
+    if (control_.left()) control_.StopListening();
+    return status;
+  }
+
+ private:
+  int rank() const {
+    const auto own = std::find(members_.begin(), members_.end(), spec_.rank);
+    return static_cast<int>(own - members_.begin());
+  }
+
+  Status Attempt() {
+    control::HostsRollCall roll(introduction_.get(), RollSpec());
+    while (!roll.decided()) {
+      COLLOPS_RETURN_IF_ERROR(CheckStays(control_));
+      const Status step = roll.Step();
+      COLLOPS_CHECK_ARG(step.ok(), step.code(), kName, ": ", step.message());
+      if (roll.decided()) break;
+      COLLOPS_CHECK_ARG(!at_first_ || !endpoint_.OthersGoOn(), ERROR_TIMEOUT, kName,
+                        ": the other ranks go on without rank ", spec_.rank,
+                        ", which had not called it when their time-out passed");
+      roll.Sleep();
+    }
+    GoOnAmong(roll);
+    if (roll.MeetsInVain()) return Ok();
+    const Status met = Meet(&roll);
+    if (met.ok()) {
+      roll.Arrive();
+      return Ok();
+    }
+    if (made_ != nullptr) ControlOf(*made_).Close(met.message(), control::kHasNotMet);
+    made_.reset();
+    if (IsOfOthers(met) || roll.MeetsInVain()) return Ok();
+    return Error(met.code(), kName, ": ", met.message());
+  }
+
+  control::HostsRollCall::Spec RollSpec() const {
+    control::HostsRollCall::Spec spec;
+    spec.domain = control::EndOf(spec_.comm_domain);
+    spec.group = name_;
+    spec.rank = rank();
+    spec.excluded = at_first_ ? excluded_ : RankSet::None(static_cast<int>(members_.size()));
+    spec.timeout_s = at_first_ ? deadline_.timeout_s() : RemainingS();
+    if (at_first_) spec.ending = [this](int r) { return endpoint_.EndingOf(r); };
+    return spec;
+  }
+  double RemainingS() const { return std::max(deadline_.RemainingS(), kGraceS); }
+
+  // From here on the group is that of the roll call's members.
+  void GoOnAmong(const control::HostsRollCall& roll) {
+    auto next = std::make_shared<control::Introduction>();
+    std::vector<int> members;
+    for (size_t r = 0; r < members_.size(); ++r) {
+      if (!roll.members().Contains(static_cast<int>(r))) continue;
+      next->rows.push_back(introduction_->rows[r]);
+      next->rows.back().rank = static_cast<int>(members.size());
+      members.push_back(members_[r]);
+    }
+    next->secret = introduction_->secret;
+    next->address = introduction_->address;
+    next->lobby = introduction_->lobby;
+    before_ = std::exchange(introduction_, next);  // the roll call still reads it
+    members_ = members;
+    name_ = Concat("shrink ", roll.token());
+    at_first_ = false;
+  }
+
+  Status Meet(control::HostsRollCall* roll) {
+    control::GroupSpec spec = spec_;
+    NumberAnew(members_, &spec);
+    spec.meeting = name_;
+    spec.introduction = introduction_;
+    const std::vector<control::Row>& rows = introduction_->rows;
+    spec.one_host = std::all_of(rows.begin(), rows.end(), [&](const control::Row& row) {
+      return row.host == rows.front().host;
+    });
+    spec.timeout_s = RemainingS();
+    // Not called any more once the ranks have met; this object and the roll call live until then.
+    spec.watch = [this, roll]() -> Status {
+      COLLOPS_CHECK_ARG(!roll->MeetsInVain() && !control_.left(), ERROR_ABORTED,
+                        "not all ranks that are left can come: they begin again");
+      return Ok();
+    };
+    COLLOPS_RETURN_IF_ERROR(Registry::Instance().MakeApart(spec, &made_));
+    return made_->Connect();
+  }
+
+  control::Control& control_;
+  control::Endpoint& endpoint_;
+  const control::GroupSpec spec_;
+  const RankSet excluded_;
+  const Deadline deadline_;
+  std::shared_ptr<control::Introduction> introduction_;
+  std::shared_ptr<control::Introduction> before_;
+  std::string name_;
+  std::vector<int> members_;  // as spec_ numbers them
+  bool at_first_ = true;
   std::shared_ptr<Communicator> made_;
 };
 
@@ -260,19 +404,25 @@ Status Communicator::Shrink(const std::vector<int>& exclude, double timeout_s,
   COLLOPS_RETURN_IF_ERROR(group.EndForShrink(excluded, limit_s));
   std::shared_ptr<Communicator> made;
   const Status status = group.control_->Alone(kName, [&] {
-    return control::Control::Catch(kName, [&]() -> Status {
-      COLLOPS_RETURN_IF_ERROR(group.EndCalls(Deadline::After(limit_s)));
-      Shrinking shrinking(group.control_.get(), group.SpecOfPart(), excluded, limit_s);
+    const auto run = [&](auto&& shrinking) {
       const Status ran = shrinking.Run();
       made = shrinking.TakeMade();
       return ran;
+    };
+    return control::Control::Catch(kName, [&]() -> Status {
+      COLLOPS_RETURN_IF_ERROR(group.EndCalls(Deadline::After(limit_s)));
+      const control::GroupSpec spec = group.SpecOfPart();
+      control::Control* const control = group.control_.get();
+      return control->endpoint().group().introduction == nullptr
+                 ? run(Shrinking(control, spec, excluded, limit_s))
+                 : run(ShrinkingOnHosts(control, spec, excluded, limit_s));
     });
   });
   COLLOPS_RETURN_IF_ERROR(status);
   made->set_timeout_s(this->timeout_s());
   made->set_compares_shapes(compares_shapes());
   const std::string reason = "the ranks that are left have a new communicator";
-  group.control_->Close(reason);
+  group.control_->Close(reason, control::kGoesOn);
   group.OnClose();
   const Status entered = Registry::Instance().Enter(made, kName);
   if (!entered.ok()) {

@@ -71,10 +71,11 @@ Status FindSecret(const control::GroupSpec& spec, const std::string& completed,
 Status OpenListener(control::Introduction* made, Card* card) {
   control::SocketAddress address;
   COLLOPS_RETURN_IF_ERROR(control::Resolve(made->address, 0, &address));
-  COLLOPS_RETURN_IF_ERROR(made->listener->Open(address));
-  const std::string host = made->listener->address().Host();
+  control::JobListener& listener = made->lobby->listener();
+  COLLOPS_RETURN_IF_ERROR(listener.Open(address));
+  const std::string host = listener.address().Host();
   std::strncpy(card->address, host.c_str(), sizeof(card->address) - 1);
-  card->port = made->listener->address().port();
+  card->port = listener.address().port();
   return Ok();
 }
 
@@ -84,7 +85,8 @@ Status Prepare(control::Control* parent, const std::vector<int>& members,
   const control::Group& group = parent->endpoint().group();
   COLLOPS_RETURN_IF_ERROR(FindSecret(parent->spec(), group.table_digest, &made->secret));
   made->address = group.address;
-  made->listener = std::make_unique<control::JobListener>(made->secret);
+  made->lobby =
+      std::make_shared<control::Lobby>(std::make_unique<control::JobListener>(made->secret));
   const auto lowest = std::find_if(members.begin(), members.end(), [&](int member) {
     return group.peers[static_cast<size_t>(member)].host == group.host;
   });

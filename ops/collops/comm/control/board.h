@@ -63,6 +63,10 @@ class SharedText {
   std::atomic<uint64_t> words_[kWords];
 };
 
+// Whether a rank has closed the communicator: for good, because it goes on with a smaller group, or
+// because the group did not meet as a whole: then it comes to the group's roll call.
+enum Leaving : uint32_t { kNotLeft = 0, kClosed = 1, kGoesOn = 2, kHasNotMet = 3 };
+
 // What the watcher of a remote rank's host has reported, or failed to report, about that rank.
 enum Ending : uint32_t { kIsThere = 0, kProcessEnded = 1, kCutOff = 2 };
 
@@ -75,7 +79,7 @@ struct alignas(kLineBytes) Member {
   alignas(kLineBytes) std::atomic<uint32_t> asleep[kNumLanes];
   std::atomic<uint32_t> doorbell[kNumLanes];
 
-  alignas(kLineBytes) std::atomic<uint32_t> left;  // this rank has closed the communicator
+  alignas(kLineBytes) std::atomic<uint32_t> left;  // a Leaving
   std::atomic<uint32_t> ended;                     // an Ending; used for remote ranks only
   // The step that failed; all earlier steps are complete. 0: the failure was outside a step.
   std::atomic<uint64_t> failed_step;

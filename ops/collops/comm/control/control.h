@@ -194,10 +194,14 @@ class Control {
   // Ends the group with `status` from `step` on; earlier steps are complete on all ranks.
   Status Fail(const Status& status, uint64_t step);
 
+  // Nobody reaches this rank any more, for a roll call of several hosts. Not while a call runs.
+  void StopListening();
+
   // From any thread. Abort() ends the calls of all ranks. Close() leaves the group: the other ranks
   // get `reason` when they next wait for this rank.
   void Abort(const std::string& reason);
-  void Close(const std::string& reason);
+  // Where it is not for good, another group listens where this one did.
+  void Close(const std::string& reason, Leaving how = kClosed);
   // As Abort(), with another error than ERROR_ABORTED.
   void EndAll(const Status& status) { End(status, false, status.message()); }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -255,6 +259,7 @@ class Control {
   mutable std::mutex mutex_;  // guards what Abort() and Close() change from another thread
   Status failure_;
   bool left_ = false;
+  Leaving leaves_ = kClosed;
 };
 
 }  // namespace collops::control

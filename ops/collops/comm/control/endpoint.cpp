@@ -124,12 +124,12 @@ Status Endpoint::ReportedFailure() const {
   return Status(FailureCode(state.code), ReadReason(state.reason) + by);
 }
 
-void Endpoint::PublishLeft(const std::string& reason, uint64_t calls) {
+void Endpoint::PublishLeft(const std::string& reason, uint64_t calls, Leaving how) {
   Member& self = board_.member(rank_);
   if (self.left.load(std::memory_order_relaxed) != 0) return;
   if (self.code == NO_ERROR) WriteReason(reason, self.reason);
   self.left_after.store(calls, std::memory_order_relaxed);
-  self.left.store(1, std::memory_order_release);
+  self.left.store(how, std::memory_order_release);
   RingEveryLane();
 }
 
@@ -163,6 +163,22 @@ void Endpoint::PublishCallsEnded() {
 
 bool Endpoint::HaveCallsEnded(int rank) const {
   return board_.member(rank).calls_ended.load(std::memory_order_acquire) != 0 || HasEnded(rank);
+}
+
+Ending Endpoint::EndingOf(int rank) const {
+  const Member& member = board_.member(rank);
+  const Peer& peer = group_->peers[static_cast<size_t>(rank)];
+  const bool ended = peer.lifeline.valid() && Readable(peer.lifeline.get());
+  if (ended || member.left.load(std::memory_order_acquire) == kClosed) return kProcessEnded;
+  return static_cast<Ending>(member.ended.load(std::memory_order_acquire));
+}
+
+bool Endpoint::OthersGoOn() const {
+  for (int r = 0; r < size_; ++r) {
+    const uint32_t left = board_.member(r).left.load(std::memory_order_acquire);
+    if (r != rank_ && left == kGoesOn) return true;
+  }
+  return false;
 }
 
 Status Endpoint::Lost(int rank) const {

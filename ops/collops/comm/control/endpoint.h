@@ -100,7 +100,7 @@ class Endpoint {
 
   // Marks this rank as gone, after `calls` calls on streams, which have ended. The other ranks read
   // `reason` when they next wait for it.
-  void PublishLeft(const std::string& reason, uint64_t calls = 0);
+  void PublishLeft(const std::string& reason, uint64_t calls = 0, Leaving how = kClosed);
 
   // This rank has finished the step.
   void Finish(uint64_t step);
@@ -125,6 +125,11 @@ class Endpoint {
   void PublishCallsEnded();
   // Whether a rank has said so, or its process has ended.
   bool HaveCallsEnded(int rank) const;
+  // As HasLeft(), for a roll call of several hosts: kProcessEnded if that is known, and kCutOff if
+  // the rank's host only seems to be.
+  Ending EndingOf(int rank) const;
+  // Whether another rank goes on with a smaller group.
+  bool OthersGoOn() const;
 
   // As FindLoss(), for one rank in its pair lane. `left`: the rank has closed its communicator.
   Status FindDeparture(int rank, bool* left) const;

@@ -72,6 +72,9 @@ struct Group {
   std::string
       address;        // of this host, for connections of other hosts; only where there are several
   UniqueFd doorbell;  // wakes the watcher of this host; only where there are several hosts
+  // Who the ranks are and where each is reached, as long as the group lives; null: on one host, or
+  // of a subgroup.
+  std::shared_ptr<Introduction> introduction;
   std::string table_digest;          // of a rank table that was completed at first contact
   std::shared_ptr<Watcher> watcher;  // set in the rank whose process runs the watcher
 };

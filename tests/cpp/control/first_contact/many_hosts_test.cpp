@@ -107,8 +107,8 @@ TEST(AHostIsJoinedByManyAtOnce) {
   collops::control::Introduction hosts;
   hosts.secret = kSecret;
   hosts.rows.resize(kHosts);
-  hosts.listener = std::make_unique<JobListener>(kSecret);
-  JobListener& listener = *hosts.listener;
+  hosts.lobby = std::make_shared<collops::control::Lobby>(std::make_unique<JobListener>(kSecret));
+  JobListener& listener = hosts.lobby->listener();
   ASSERT_EQ(listener.Open(loopback::At("127.0.0.1")).message(), "");
   for (int host = 0; host < kHosts; ++host) {
     Row& row = hosts.rows[static_cast<size_t>(host)];

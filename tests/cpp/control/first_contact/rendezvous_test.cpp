@@ -18,6 +18,7 @@ using collops::control::HostsOf;
 using collops::control::Introduction;
 using collops::control::JobListener;
 using collops::control::JobSecret;
+using collops::control::Lobby;
 using collops::control::Proven;
 using collops::control::Rendezvous;
 using collops::control::RendezvousSpec;
@@ -115,15 +116,15 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
     hosts.rows[r].host = std::to_string(r);
     hosts.rows[r].address = "127.0.0.1";
   }
-  hosts.listener = std::make_unique<JobListener>(kSecret);
-  JobListener& listener = *hosts.listener;
+  hosts.lobby = std::make_shared<Lobby>(std::make_unique<JobListener>(kSecret));
+  JobListener& listener = hosts.lobby->listener();
   ASSERT_EQ(listener.Open(loopback::At("127.0.0.1")).message(), "");
   hosts.rows[0].port = listener.address().port();
   const auto join = [&](int rank, std::vector<Connection>* connections) {
     return ConnectHosts("dp", hosts, rank, nullptr, Deadline::After(kMeetS), connections);
   };
   const pid_t other = ranks::Start([&] {
-    hosts.listener = std::make_unique<JobListener>(kSecret);
+    hosts.lobby = std::make_shared<Lobby>(std::make_unique<JobListener>(kSecret));
     std::vector<Connection> connections;
     EXPECT_EQ(join(1, &connections).message(), "");
   });
@@ -139,6 +140,7 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
   std::vector<Connection> connections;
   EXPECT_EQ(join(0, &connections).message(), "");
   EXPECT_EQ(ranks::Wait(other).code, 0);
+  hosts.lobby->Close();
   const Status gone = join(1, &connections);
   EXPECT_EQ(gone.code(), ERROR_PEER_LOST);
   EXPECT_CONTAINS(gone.message(), "no connection to the host of rank 0");

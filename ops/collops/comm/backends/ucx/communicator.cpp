@@ -101,6 +101,14 @@ Status UcxCommunicator::ConnectAll() {
   return Ok();
 }
 
+Status UcxCommunicator::CheckShrinks() const {
+  const bool met = link_ != nullptr;
+  COLLOPS_CHECK_ARG(!met || control().endpoint().group().introduction != nullptr, ERROR_UNSUPPORTED,
+                    "shrink: this is a subgroup on several hosts: shrink the communicator that was "
+                    "split, and split that anew");
+  return Ok();
+}
+
 Status UcxCommunicator::RunStep(const Agreement& agreement, std::unique_ptr<CrossHostCall> call) {
   const Status ready = call->Prepare();
   if (!ready.ok()) {

@@ -185,6 +185,7 @@ class UcxCommunicator : public BackendCommunicator {
 
  protected:
   Status ConnectAll() override;
+  Status CheckShrinks() const override;
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoExchangeV(const ExchangeVCall& call) override;

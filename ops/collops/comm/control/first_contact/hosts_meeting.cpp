@@ -29,13 +29,6 @@ uint64_t CountMeeting(const std::string& domain) {
   return all.made[domain]++;
 }
 
-// The longest name of a group that a proof covers: the end of a domain that many splits have made
-// longer, which has the numbers that no two splits share.
-std::string EndOf(const std::string& domain) {
-  constexpr size_t kMostNameBytes = 256;
-  return domain.size() <= kMostNameBytes ? domain : domain.substr(domain.size() - kMostNameBytes);
-}
-
 // What a watcher needs of a group: its board, its doorbell, and how the ranks of this host end.
 Group ForWatcher(const Group& group) {
   Group copy;
@@ -52,6 +45,11 @@ Group ForWatcher(const Group& group) {
 }
 
 }  // namespace
+
+std::string EndOf(const std::string& domain) {
+  constexpr size_t kMostNameBytes = 256;
+  return domain.size() <= kMostNameBytes ? domain : domain.substr(domain.size() - kMostNameBytes);
+}
 
 HostRanks::HostRanks(const GroupSpec& spec, const JobIdentity& job, const std::vector<Row>& rows,
                      std::string host_name, int64_t segment_bytes)
@@ -200,24 +198,27 @@ Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
   COLLOPS_RETURN_IF_ERROR(rendezvous_->Complete(deadline, &introduction_->rows));
   met_ = true;
   introduction_->address = introduction_->rows[static_cast<size_t>(spec_.rank)].address;
-  introduction_->listener = rendezvous_->TakeListener();
+  introduction_->lobby = std::make_shared<Lobby>(rendezvous_->TakeListener());
   MakeHost();
   host_->Begin();
   const Status joined = Join(deadline, group);
   host_.reset();
   const Status all = rendezvous_->Finish(joined, deadline);
   met_ = false;
-  introduction_->listener->Close();
   return all;
 }
 
 Status HostsMeeting::Join(const Deadline& deadline, Group* group) {
   COLLOPS_RETURN_IF_ERROR(host_->Complete(deadline, group));
   group->address = introduction_->address;
+  const bool is_subgroup = rendezvous_ == nullptr && spec_.meeting.empty();
+  if (!is_subgroup) group->introduction = introduction_;
   if (!host_->ConnectsHost(spec_.rank)) return Ok();
   std::vector<Connection> connections;
-  COLLOPS_RETURN_IF_ERROR(ConnectHosts(EndOf(spec_.comm_domain), *introduction_, spec_.rank,
-                                       spec_.watch, deadline, &connections));
+  COLLOPS_RETURN_IF_ERROR(ConnectHosts(EndOf(Concat(spec_.comm_domain, spec_.meeting)),
+                                       *introduction_, spec_.rank, spec_.watch, deadline,
+                                       &connections));
+  if (is_subgroup) introduction_->lobby->Close();
   auto bridge = std::make_unique<TcpBridge>(group->host, std::move(connections));
   group->watcher =
       std::make_shared<Watcher>(ForWatcher(*group), spec_.rank_size, std::move(bridge));

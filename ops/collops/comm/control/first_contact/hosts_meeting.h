@@ -60,7 +60,7 @@ class HostsMeeting : public Meeting {
                        int64_t segment_bytes, std::unique_ptr<Meeting>* meeting);
   HostsMeeting(const GroupSpec& spec, const JobIdentity& job, const RendezvousSpec& rendezvous,
                int64_t segment_bytes);
-  // Of a subgroup: `spec` has an introduction.
+  // Of a group that another one makes: `spec` has an introduction.
   HostsMeeting(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes);
 
   void Begin() override;
@@ -88,6 +88,10 @@ class HostsMeeting : public Meeting {
   Status cancelled_;               // why; read by who takes owes_word_
   std::atomic<bool> owes_word_{false};
 };
+
+// The longest name of a group that a proof covers: the end of a domain that many splits have made
+// longer, which has the numbers that no two splits share.
+std::string EndOf(const std::string& domain);
 
 // Whether these ranks of a group are on several hosts.
 bool OnSeveralHosts(const Group& group, const std::vector<int>& ranks);

@@ -22,12 +22,12 @@ constexpr int kPauseMs = 20;
 class Mesh {
  public:
   Mesh(std::string domain, std::vector<Row> leaders, int host, const JobSecret* secret,
-       JobListener* listener)
+       Lobby* lobby)
       : domain_(std::move(domain)),
         leaders_(std::move(leaders)),
         host_(host),
         secret_(secret),
-        listener_(listener),
+        lobby_(lobby),
         applications_(leaders_.size()),
         connections_(leaders_.size()) {}
 
@@ -47,7 +47,7 @@ class Mesh {
   std::vector<Row> leaders_;  // the lowest rank of each host
   int host_;
   const JobSecret* secret_;
-  JobListener* listener_;
+  Lobby* lobby_;
   std::vector<std::optional<HandshakeClient>> applications_;
   std::vector<Connection> connections_;
 };
@@ -103,19 +103,17 @@ Status Mesh::GoOn(size_t host) {
 }
 
 void Mesh::Receive() {
-  std::vector<Proven> proven;
-  while (listener_->Next(&proven)) continue;
-  for (Proven& one : proven) {
+  for (Proven& one : lobby_->Take(kHosts)) {
     const auto from = static_cast<size_t>(one.claim.rank);
-    const bool awaited = one.claim.domain == domain_ && one.claim.purpose == kHosts &&
-                         from < leaders_.size() && one.claim.rank > host_ && IsMissing(from);
+    const bool awaited = one.claim.domain == domain_ && from < leaders_.size() &&
+                         one.claim.rank > host_ && IsMissing(from);
     if (awaited) connections_[from] = std::move(one.connection);
   }
 }
 
 void Mesh::Sleep() const {
   std::vector<pollfd> polled;
-  listener_->AddPolled(&polled);
+  lobby_->AddPolled(&polled);
   for (size_t host = 0; host < leaders_.size(); ++host) {
     const std::optional<HandshakeClient>& application = applications_[host];
     if (application && IsMissing(host)) polled.push_back(application->connection().Polled());
@@ -213,10 +211,9 @@ Status ConnectHosts(const std::string& domain, const Introduction& introduction,
     if (host_of[r] == static_cast<int>(leaders.size())) leaders.push_back(introduction.rows[r]);
   }
   Mesh mesh(domain, std::move(leaders), host_of[static_cast<size_t>(rank)], &introduction.secret,
-            introduction.listener.get());
+            introduction.lobby.get());
   COLLOPS_RETURN_IF_ERROR(mesh.Complete(watch, deadline));
   *connections = mesh.TakeConnections();
-  introduction.listener->Close();
   return Ok();
 }
 

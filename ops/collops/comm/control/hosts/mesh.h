@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "collops/comm/control/first_contact/connection.h"
-#include "collops/comm/control/first_contact/job_listener.h"
 #include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/control/hosts/lobby.h"
 #include "collops/comm/control/hosts/watcher.h"
 #include "collops/core/deadline.h"
 
@@ -57,8 +57,10 @@ class TcpBridge : public Bridge {
 struct Introduction {
   std::vector<Row> rows;  // by rank; of a subgroup, a host's name is its number in the parent
   JobSecret secret;
-  std::string address;                    // of this host
-  std::unique_ptr<JobListener> listener;  // open in the lowest rank of each host
+  std::string address;  // of this host
+  // Open in the lowest rank of each host; of a group that can be shrunk, in every rank, as long as
+  // the group lives.
+  std::shared_ptr<Lobby> lobby;
 };
 
 // Connects the hosts of a group, each with each: called by the lowest rank of each host, of which

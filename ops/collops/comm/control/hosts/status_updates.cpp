@@ -29,7 +29,7 @@ std::shared_ptr<Group> Outline(const Group& group) {
 }
 
 // Changes with the contents of a board, so that hosts with different versions refuse each other.
-constexpr uint64_t kUpdateMagic = 0x6e657735 + (Agreement::kMaxWords << 16) + kShareBytes;
+constexpr uint64_t kUpdateMagic = 0x6e657736 + (Agreement::kMaxWords << 16) + kShareBytes;
 
 size_t AgreementBytes(int rank_size) {
   return static_cast<size_t>(Agreement::EncodedBytes(rank_size));
@@ -240,7 +240,10 @@ bool StatusSender::SendState(StatusKind kind, int rank, Sent* sent, int host,
   StatusUpdate update{kind, rank};
   if (kind == StatusKind::kFinished) update.step = state;
   if (kind == StatusKind::kFailed) update.step = SeenOf(rank).failed_step;
-  if (kind == StatusKind::kLeft) update.step = member.left_after.load(std::memory_order_relaxed);
+  if (kind == StatusKind::kLeft) {
+    update.step = member.left_after.load(std::memory_order_relaxed);
+    update.digest = member.left.load(std::memory_order_relaxed);
+  }
   if (kind == StatusKind::kFailed || kind == StatusKind::kLeft) {
     update.code = member.code;
     update.text = ReadReason(member.reason);
@@ -312,7 +315,8 @@ bool StatusReplica::Apply(int host, const StatusUpdate& update) {
       End(update.rank).PublishFailure(Status(FailureCode(update.code), update.text), update.step);
       return true;
     case StatusKind::kLeft:
-      End(update.rank).PublishLeft(update.text, update.step);
+      if (update.digest < kClosed || update.digest > kHasNotMet) return false;
+      End(update.rank).PublishLeft(update.text, update.step, static_cast<Leaving>(update.digest));
       return true;
     case StatusKind::kEnded:
       SetEnded(update.rank, kProcessEnded);

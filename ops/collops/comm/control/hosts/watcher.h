@@ -58,7 +58,7 @@ struct StatusUpdate {
   // kHead: the word of the head; kLeft: Member::left_after; kPair: the rank that is marked; else a
   // step number.
   uint64_t step = 0;
-  uint64_t digest = 0;
+  uint64_t digest = 0;  // kLeft: Member::left
   uint64_t balance = 0;
   int32_t code = 0;       // kPair: the mark
   std::string text = {};  // why the rank refused, failed or left
