@@ -38,7 +38,17 @@ def main(left: int) -> None:
             calls += 1
         except collops.Error as error:
             lost_at = time.monotonic()
-            print("LOST", os.getpid(), comm.rank, comm.size, calls, f"{time.time():.3f}", error, file=open(os.environ.get("H40_LOST", "/dev/null"), "a"), flush=True)
+            print(
+                "LOST",
+                os.getpid(),
+                comm.rank,
+                comm.size,
+                calls,
+                f"{time.time():.3f}",
+                error,
+                file=open(os.environ.get("H40_LOST", "/dev/null"), "a"),
+                flush=True,
+            )
             assert error.code in (101, 104), error
             comm = comm.shrink()
             members = [members[old] for old in comm.old_ranks]

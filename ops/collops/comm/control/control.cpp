@@ -365,8 +365,7 @@ void Control::FailLocked(const Status& status, uint64_t step) {
 
 void Control::PublishLeft(const std::string& reason) {
   if (streams_ended_) connection_->endpoint.PublishCallsEnded();
-  connection_->endpoint.PublishLeft(reason, streams_ended_ ? calls_on_streams_.load() : 0,
-                                    leaves_);
+  connection_->endpoint.PublishLeft(reason, streams_ended_ ? calls_on_streams_.load() : 0, leaves_);
 }
 
 // A reason that names this rank, "rank 0 called close()", says already what it did.

@@ -260,10 +260,10 @@ Status HostsRollCall::CompareLists(int* other) {
 }
 
 Status HostsRollCall::Disagreed(int other) {
-  return TellAll(Error(
-      ERROR_RANK_MISMATCH, "exclude is ", ListOf(spec_.excluded, size()), " on ",
-      RowOf(spec_.rank).Who(), " and ", ListOf(lists_[other], size()), " on ", RowOf(other).Who(),
-      ": the ranks that stay pass the same list; call shrink again"));
+  return TellAll(Error(ERROR_RANK_MISMATCH, "exclude is ", ListOf(spec_.excluded, size()), " on ",
+                       RowOf(spec_.rank).Who(), " and ", ListOf(lists_[other], size()), " on ",
+                       RowOf(other).Who(),
+                       ": the ranks that stay pass the same list; call shrink again"));
 }
 
 // Returns `reason`.

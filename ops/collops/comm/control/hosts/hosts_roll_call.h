@@ -125,7 +125,7 @@ class HostsRollCall {
   std::optional<Deadline> led_until_;
   std::map<int, Attempt> attempts_;   // by rank
   std::map<int, Deadline> patience_;  // with those that are to lead
-  std::map<int, RankSet> lists_;     // of the ranks that were heard: whom they exclude
+  std::map<int, RankSet> lists_;      // of the ranks that were heard: whom they exclude
   std::set<int> gone_;
   std::set<int> given_up_;
   std::set<int> arrived_;
