@@ -279,7 +279,6 @@ class ShrinkingOnHosts {
       roll.Sleep();
     }
     GoOnAmong(roll);
-    if (roll.MeetsInVain()) return Ok();
     const Status met = Meet(&roll);
     if (met.ok()) {
       roll.Arrive();
@@ -287,13 +286,15 @@ class ShrinkingOnHosts {
     }
     if (made_ != nullptr) ControlOf(*made_).Close(met.message(), control::kHasNotMet);
     made_.reset();
+    // A host that has just reached this one is not to wait for it.
+    introduction_->lobby->EndMeeting(control::ProofNameOf(SpecOfNew()));
     if (IsOfOthers(met) || roll.MeetsInVain()) return Ok();
     return Error(met.code(), kName, ": ", met.message());
   }
 
   control::HostsRollCall::Spec RollSpec() const {
     control::HostsRollCall::Spec spec;
-    spec.domain = control::EndOf(spec_.comm_domain);
+    spec.domain = control::ProofNameOf(spec_);
     spec.group = name_;
     spec.rank = rank();
     spec.excluded = at_first_ ? excluded_ : RankSet::None(static_cast<int>(members_.size()));
@@ -322,11 +323,17 @@ class ShrinkingOnHosts {
     at_first_ = false;
   }
 
-  Status Meet(control::HostsRollCall* roll) {
+  control::GroupSpec SpecOfNew() const {
     control::GroupSpec spec = spec_;
     NumberAnew(members_, &spec);
     spec.meeting = name_;
     spec.introduction = introduction_;
+    return spec;
+  }
+
+  Status Meet(control::HostsRollCall* roll) {
+    COLLOPS_CHECK_ARG(!roll->MeetsInVain(), ERROR_PEER_LOST, "not all members are left");
+    control::GroupSpec spec = SpecOfNew();
     const std::vector<control::Row>& rows = introduction_->rows;
     spec.one_host = std::all_of(rows.begin(), rows.end(), [&](const control::Row& row) {
       return row.host == rows.front().host;

@@ -46,9 +46,10 @@ Group ForWatcher(const Group& group) {
 
 }  // namespace
 
-std::string EndOf(const std::string& domain) {
+std::string ProofNameOf(const GroupSpec& spec) {
   constexpr size_t kMostNameBytes = 256;
-  return domain.size() <= kMostNameBytes ? domain : domain.substr(domain.size() - kMostNameBytes);
+  const std::string name = spec.comm_domain + spec.meeting;
+  return name.size() <= kMostNameBytes ? name : name.substr(name.size() - kMostNameBytes);
 }
 
 HostRanks::HostRanks(const GroupSpec& spec, const JobIdentity& job, const std::vector<Row>& rows,
@@ -205,6 +206,8 @@ Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
   host_.reset();
   const Status all = rendezvous_->Finish(joined, deadline);
   met_ = false;
+  // Whoever has reached this rank is not to wait for it.
+  if (!all.ok()) introduction_->lobby->Close();
   return all;
 }
 
@@ -215,9 +218,8 @@ Status HostsMeeting::Join(const Deadline& deadline, Group* group) {
   if (!is_subgroup) group->introduction = introduction_;
   if (!host_->ConnectsHost(spec_.rank)) return Ok();
   std::vector<Connection> connections;
-  COLLOPS_RETURN_IF_ERROR(ConnectHosts(EndOf(Concat(spec_.comm_domain, spec_.meeting)),
-                                       *introduction_, spec_.rank, spec_.watch, deadline,
-                                       &connections));
+  COLLOPS_RETURN_IF_ERROR(ConnectHosts(ProofNameOf(spec_), *introduction_, spec_.rank, spec_.watch,
+                                       deadline, &connections));
   if (is_subgroup) introduction_->lobby->Close();
   auto bridge = std::make_unique<TcpBridge>(group->host, std::move(connections));
   group->watcher =

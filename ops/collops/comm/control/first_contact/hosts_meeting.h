@@ -89,9 +89,9 @@ class HostsMeeting : public Meeting {
   std::atomic<bool> owes_word_{false};
 };
 
-// The longest name of a group that a proof covers: the end of a domain that many splits have made
-// longer, which has the numbers that no two splits share.
-std::string EndOf(const std::string& domain);
+// The name of a group in the proofs of its ranks: the end of a domain that many splits have made
+// longer, which has the numbers that no two splits share, and which meeting of it this is.
+std::string ProofNameOf(const GroupSpec& spec);
 
 // Whether these ranks of a group are on several hosts.
 bool OnSeveralHosts(const Group& group, const std::vector<int>& ranks);

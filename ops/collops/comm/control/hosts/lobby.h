@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,12 +61,19 @@ class Lobby {
   // Those who have come for this, and were not taken yet.
   std::vector<Proven> Take(const std::string& purpose) {
     while (listener_->Next(&waiting_)) continue;
+    DropEnded();
     const auto other = [&](const Proven& one) { return one.claim.purpose != purpose; };
     const auto first = std::stable_partition(waiting_.begin(), waiting_.end(), other);
     std::vector<Proven> taken(std::make_move_iterator(first),
                               std::make_move_iterator(waiting_.end()));
     waiting_.erase(first, waiting_.end());
     return taken;
+  }
+
+  // Whoever comes under this name is not let in any more: he sees that this rank is not there.
+  void EndMeeting(const std::string& name) {
+    ended_.insert(name);
+    DropEnded();
   }
 
   JobListener& listener() const { return *listener_; }
@@ -84,8 +92,14 @@ class Lobby {
   }
 
  private:
+  void DropEnded() {
+    const auto is_ended = [&](const Proven& one) { return ended_.count(one.claim.domain) > 0; };
+    waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_ended), waiting_.end());
+  }
+
   std::unique_ptr<JobListener> listener_;
   std::vector<Proven> waiting_;
+  std::set<std::string> ended_;
   std::list<Caller> callers_;
   std::map<std::string, RollMessage> decisions_;
 };
