@@ -27,6 +27,8 @@ WAYS = str(RANKS / "shrinking_ways.py")
 # From the last error of a rank to the end of the new group's first call.
 AT_ONCE_S = patience(5.0)
 LIMIT_S = patience(60.0)
+# UCX 1.22 may abort a process whose peer ends while the two connect: one more rank is lost then.
+UCX_ABORTS = "stubs.c"
 DRAWS = 50 if os.environ.get("COLLOPS_ALL_FAULTS") else 4
 
 
@@ -78,12 +80,14 @@ class Ranks:
             stdin.flush()
 
     def finish(self, rank: int) -> str:
-        """What the rank printed at last; it has ended well."""
+        """What the rank printed at last, once it has ended well; or that UCX has aborted it."""
         process = self.processes[rank]
         process.wait(timeout=LIMIT_S)
         assert process.stdout is not None
         assert process.stderr is not None
         out, err = process.stdout.read(), process.stderr.read()
+        if process.returncode == -signal.SIGABRT and UCX_ABORTS in err:
+            return UCX_ABORTS
         assert (process.returncode, programs.own(err)) == (0, ""), f"{rank}: {out} {err}"
         return out
 
@@ -98,7 +102,10 @@ def go_on(
         for rank, delay in zip_longest(killed, delays, fillvalue=0.0):
             time.sleep(delay)
             ranks.processes[int(rank)].kill()
-        found = {rank: ranks.finish(rank).split() for rank in left}
+        ends = {rank: ranks.finish(rank) for rank in left}
+    left = [rank for rank in left if ends[rank] != UCX_ABORTS]
+    assert left
+    found = {rank: ends[rank].split() for rank in left}
     told = {rank: [int(member) for member in found[rank][1:]] for rank in left}
     assert told == dict.fromkeys(left, left), f"{told} {killed}"
     assert max(float(took_s) for took_s, *_ in found.values()) < AT_ONCE_S

@@ -98,7 +98,6 @@ constexpr char kFirstContact[] = "first contact of UCX";
 constexpr size_t kMostAddressBytes = 1016;
 // How long the group may take to say that a rank is lost which UCX cannot reach.
 constexpr double kUnreachedExplainS = 2.0;
-constexpr double kConnectedS = 0.3;
 
 // Where a worker is reached.
 struct WorkerAddress {
@@ -151,15 +150,8 @@ Status SayHello(control::Control& control, const HostMap& hosts, Worker* worker)
                        [&](Request& request) { return worker->Test(&request); });
   };
   const Watch watch = {{}, [&] { return control.Peek(kFirstContact); }};
-  const Status met =
-      worker->Until(kFirstContact, done, watch, Deadline::After(control.timeout_s()));
-  // UCX 1.20 may abort the process if it closes by force what is still being connected. A peer that
-  // has ended is noticed soon.
-  const Watch nobody = {{}, [] { return Ok(); }};
-  if (!met.ok()) {
-    static_cast<void>(worker->Until(kFirstContact, done, nobody, Deadline::After(kConnectedS)));
-  }
-  COLLOPS_RETURN_IF_ERROR(met);
+  COLLOPS_RETURN_IF_ERROR(
+      worker->Until(kFirstContact, done, watch, Deadline::After(control.timeout_s())));
   for (const Request& request : requests) COLLOPS_RETURN_IF_ERROR(worker->StatusOf(request));
   return Ok();
 }
