@@ -1,13 +1,12 @@
 """One rank that goes on without those that end: ``shrinking.py LEFT``.
 
-It prints "ready" once ten calls are through, and calls until so many ranks are left. After some more
-calls it prints how many seconds after its last error the new group's first call was through, and
-whom it knows.
+It prints "ready" once ten calls are through, and calls until so many ranks are left. After some
+more calls it prints how many seconds after its last error the new group's first call was through,
+and whom it knows.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -38,17 +37,6 @@ def main(left: int) -> None:
             calls += 1
         except collops.Error as error:
             lost_at = time.monotonic()
-            print(
-                "LOST",
-                os.getpid(),
-                comm.rank,
-                comm.size,
-                calls,
-                f"{time.time():.3f}",
-                error,
-                file=open(os.environ.get("H40_LOST", "/dev/null"), "a"),
-                flush=True,
-            )
             assert error.code in (101, 104), error
             comm = comm.shrink()
             members = [members[old] for old in comm.old_ranks]

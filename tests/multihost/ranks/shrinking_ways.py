@@ -1,4 +1,4 @@
-"""One rank in a group that is shrunk without losing a process: ``shrinking_ways.py WAY RANKS TIMEOUT_S``.
+"""One rank of a group that loses no process: ``shrinking_ways.py WAY RANKS TIMEOUT_S``.
 
 WAY says what RANKS, such as "1,3", are: "stopped", "excluded" by the others, or with another list
 of "lists". It prints the members that it knows at last, or its error.
