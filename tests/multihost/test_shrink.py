@@ -33,7 +33,7 @@ DRAWS = 50 if os.environ.get("COLLOPS_ALL_FAULTS") else 4
 
 
 class Ranks:
-    """A program on every rank of a placement, each started by itself: no launcher ends the others."""
+    """A program on every rank of a placement; no launcher ends ranks when others have ended."""
 
     def __init__(self, hosts: Sequence[Host], placement: Sequence[int], *program: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
