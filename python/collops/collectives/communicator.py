@@ -334,9 +334,10 @@ class Communicator(GroupCalls):
             ArgumentError: `exclude` has this rank, a number out of range, or one twice;
                 `timeout_s` is not above 0; or the communicator was closed.
             RankMismatchError: the ranks exclude different ones; there is no new group then.
-            RankTimeoutError: the others have gone on without this rank, which came too late.
+            RankTimeoutError: the others have gone on without this rank, which came too late; or, on
+                several hosts, more ranks are silent than have come.
             AbortedError: another rank has excluded this one.
-            UnsupportedError: the backend is not shm.
+            UnsupportedError: a subgroup on several hosts, or a backend that cannot do it.
 
         Source of the semantics: MPIX_Comm_shrink of MPI's ULFM, ncclCommShrink of NCCL.
 
