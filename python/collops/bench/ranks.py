@@ -51,12 +51,11 @@ def _on_threads(ranks: int, run: Any) -> int:
     """Runs all ranks in this process."""
 
     def work(rank: int) -> str:
-        thread_rank.rank, thread_rank.size = rank, ranks
+        thread_rank.begin(rank, ranks)
         try:
             run("")
         except Exception as error:
-            for communicator in thread_rank.communicators:  # the others need not wait
-                communicator._core.close(f"rank {rank} failed")
+            thread_rank.leave(f"rank {rank} failed")  # the others need not wait
             traceback.print_exc()
             return f"rank {rank}: {type(error).__name__}: {error}"
         return ""

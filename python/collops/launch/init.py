@@ -9,10 +9,10 @@ import threading
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from collops.atb.param import CommMode
-from collops.collectives.communicator import Communicator
+from collops.collectives.communicator import Communicator, made_here
 from collops.core import core
 from collops.errors import ErrorCode, hints_at_keywords, nearest, raise_status
 
@@ -50,7 +50,18 @@ class ThreadRank(threading.local):
     size = 0
 
     def __init__(self) -> None:
-        self.communicators: list[Communicator] = []
+        self.communicators: list[Communicator] = []  # kept until the rank leaves
+
+    def begin(self, rank: int, size: int) -> None:
+        """This thread is that rank from now on."""
+        self.rank, self.size = rank, size
+        made_here.communicators = WeakSet()
+
+    @staticmethod
+    def leave(reason: str) -> None:
+        """Closes all communicators that this thread has made."""
+        for communicator in made_here.communicators or ():
+            communicator._core.close(reason)
 
 
 thread_rank = ThreadRank()

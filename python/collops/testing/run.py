@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import current_process
 from types import FrameType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
-from collops.collectives.communicator import made_here
 from collops.errors import status_of
 from collops.launch.environment import enter, job_variables, place_names
 from collops.launch.init import thread_rank
@@ -168,15 +166,14 @@ def run_threads(
         os.environ.pop(name, None)  # they describe the process, not its threads
 
     def work(rank: int) -> Report:
-        thread_rank.rank, thread_rank.size = rank, n
-        made_here.communicators = WeakSet()
+        thread_rank.begin(rank, n)
         try:
             result = fn(rank, *args)
         except BaseException as error:
             # At once, so that ranks that wait for this one need not wait for the process to end.
-            _close_all(status_of(error)[1])
+            thread_rank.leave(status_of(error)[1])
             return None, _portable(error), traceback.format_exc()
-        _close_all(f"rank {rank} has returned")
+        thread_rank.leave(f"rank {rank} has returned")
         return result, None, ""
 
     reports, running = run_on_threads(
@@ -186,11 +183,6 @@ def run_threads(
         error = RankEndedError(f"rank {rank} was still running after its time-out")
         reports[rank] = None, error, _stack(thread)
     return results_of(reports)
-
-
-def _close_all(reason: str) -> None:
-    for communicator in made_here.communicators or ():
-        communicator._core.close(reason)
 
 
 def _stack(thread: threading.Thread) -> str:
