@@ -147,13 +147,15 @@ std::shared_ptr<Communicator> Connected(const std::string& backend, const std::s
 }
 
 std::shared_ptr<Communicator> Joined(const std::string& backend, const std::string& comm_domain,
-                                     double timeout_s, int comm_mode, const std::string& job_id) {
+                                     double timeout_s, int comm_mode, const std::string& job_id,
+                                     const std::string& meet_at) {
   CommunicatorSpec spec;
   spec.backend = backend;
   spec.comm_domain = comm_domain;
   spec.timeout_s = timeout_s;
   spec.comm_mode = static_cast<CommMode>(comm_mode);
   spec.job_id = job_id;
+  spec.meet_at = meet_at;
   std::shared_ptr<Communicator> communicator;
   RunWithoutGil([&] { return JoinGroup(std::move(spec), &communicator); });
   return communicator;
@@ -180,7 +182,7 @@ void BindJob(py::module_& module) {
              py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS), py::arg("job_id") = "",
              py::arg("meet_at") = "", py::arg("tuning") = "");
   module.def("join", &Joined, py::arg("backend"), py::arg("comm_domain"), py::arg("timeout_s"),
-             py::arg("comm_mode"), py::arg("job_id"));
+             py::arg("comm_mode"), py::arg("job_id"), py::arg("meet_at"));
   py::class_<MeetingPort>(module, "MeetingPort")
       .def(py::init(&OpenPort), py::arg("host"), py::arg("job_id"))
       .def_property_readonly("address",

@@ -159,7 +159,7 @@ def connect(
     tuning: str = "",
 ) -> Communicator: ...
 def join(
-    backend: str, comm_domain: str, timeout_s: float, comm_mode: int, job_id: str
+    backend: str, comm_domain: str, timeout_s: float, comm_mode: int, job_id: str, meet_at: str
 ) -> Communicator: ...
 
 class MeetingPort:

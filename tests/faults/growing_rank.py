@@ -1,7 +1,7 @@
 """A process of a group that is to have so many ranks: ``growing_rank.py SIZE [RANK MEMBERS]``.
 
 Without a rank it joins. It grows the group to its size, shrinks it after each loss, and says so
-whenever it is whole; a call that the processes make then adds up their pids.
+at the beginning and whenever it is whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ def main() -> None:
     """Runs until it is killed."""
     size, *place = (int(argument) for argument in sys.argv[1:])
     comm = collops.init(*place, comm_domain="dp") if place else collops.init(join="dp")
-    told = None
+    told = comm.all_gatherv(np.array([os.getpid()])).tolist() if place else None
+    if told:
+        print(*told, flush=True)
     while True:
         try:
             if comm.size < size:
@@ -32,4 +34,5 @@ def main() -> None:
             print(*pids, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -218,6 +218,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   friend class BackendCommunicator;
+  // Close(); `goes_on`: with another group, which has been made of this one.
+  void Leave(const std::string& reason, bool goes_on);
   explicit Communicator(const CommunicatorSpec& spec) : spec_(spec) {}
   BackendCommunicator& backend();
   const BackendCommunicator& backend() const;

@@ -5,9 +5,11 @@
 // was.
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,8 +17,12 @@
 #include "collops/comm/call_scope.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/control/first_contact/entrance.h"
+#include "collops/comm/control/first_contact/hosts_meeting.h"
+#include "collops/comm/control/hosts/mesh.h"
 #include "collops/comm/placement/job.h"
+#include "collops/comm/placement/placement.h"
 #include "collops/comm/registry.h"
+#include "collops/core/env.h"
 #include "collops/core/process/interrupt.h"
 
 namespace collops {
@@ -34,7 +40,9 @@ control::GroupState& StateOf(const Communicator& made) {
 std::string DescribePlace(const control::GroupSpec& spec, const JobIdentity& job) {
   const std::string prefix = "job/";
   const bool named = job.id.rfind(prefix, 0) == 0;
-  return Concat("collops.init(join=\"", spec.comm_domain, "\") with ",
+  const std::string backend =
+      spec.backend == "shm" ? "" : Concat(", backend=\"", spec.backend, "\"");
+  return Concat("collops.init(join=\"", spec.comm_domain, "\"", backend, ") with ",
                 named ? Concat("COLLOPS_JOB_ID=", job.id.substr(prefix.size()))
                       : Concat("this job (", DescribeJob(job), ")"));
 }
@@ -59,12 +67,35 @@ struct Report {
   std::string Reason() const { return std::string(reason, strnlen(reason, sizeof(reason))); }
 };
 
+// A new process's row, as rank 0 shares it.
+struct PlaceOfNew {
+  char host[control::Row::kMostHostBytes] = {};
+  char address[control::Row::kMostAddressBytes] = {};
+  int32_t pid = 0;
+  int32_t port = 0;
+
+  void Set(const control::Row& row) {
+    row.host.copy(host, sizeof(host));
+    row.address.copy(address, sizeof(address));
+    pid = row.pid;
+    port = row.port;
+  }
+  control::Row RowOf(int rank) const {
+    return {rank, pid, std::string(host, strnlen(host, sizeof(host))),
+            std::string(address, strnlen(address, sizeof(address))), port};
+  }
+};
+
 // One member's way through Grow().
 class Growing {
  public:
   // `part`: a group of some of the members, as Split() and Shrink() make it.
   Growing(control::Control* control, const control::GroupSpec& part, int count)
-      : control_(*control), spec_(part), size_(part.rank_size), count_(count) {}
+      : control_(*control),
+        spec_(part),
+        size_(part.rank_size),
+        count_(count),
+        hosts_(control->endpoint().group().introduction) {}
 
   // The new communicator, which stays; null if this returns an error.
   std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
@@ -83,6 +114,7 @@ class Growing {
         return control_.KeepGroupAfter(
             Error(control::FailureCode(first.code), kGrow, ": ", first.Reason()));
       }
+      if (hosts_ != nullptr) COLLOPS_RETURN_IF_ERROR(ShareRows());
       bool goes_on = false;
       COLLOPS_RETURN_IF_ERROR(TryOnce(first.token, &goes_on));
       if (goes_on) return Ok();
@@ -123,9 +155,7 @@ class Growing {
   Status Gather(Report* word) {
     Status looked;
     if (!entrance_) {
-      std::string name;
-      looked = control::FindEntrance(spec_, &name, &job_);
-      if (looked.ok()) entrance_.emplace(name, count_);
+      looked = OpenEntrance();
     }
     while (looked.ok()) {
       looked = entrance_->Look();
@@ -139,11 +169,56 @@ class Growing {
       if (late && looked.ok()) looked = TimedOut(full);
       patience_.Tell([this] {
         return Concat("collops: rank 0: grow: ", entrance_->num_present(), " of ", count_,
-                      " new processes have come; each calls ", DescribePlace(spec_, job_));
+                      " new processes have come; each calls ", DescribePlace(spec_, job_), place_);
       });
       Wait();
     }
     word->Set(looked);
+    return Ok();
+  }
+
+  Status OpenEntrance() {
+    std::string name;
+    COLLOPS_RETURN_IF_ERROR(control::FindEntrance(spec_, &name, &job_));
+    if (hosts_ == nullptr) {
+      entrance_.emplace(name, count_);
+      return Ok();
+    }
+    Env env;
+    COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+    JobPlace place;
+    COLLOPS_RETURN_IF_ERROR(ReadJobPlace(control_.spec().meet_at, 0, &place));
+    const int port = place.port == 0 ? env.port : place.port;
+    entrance_.emplace(control::FindEntranceOfHosts(spec_, hosts_->secret, 0, hosts_->address, port),
+                      count_);
+    place_ = Concat(" and MASTER_ADDR=", hosts_->address, " COLLOPS_PORT=", port);
+    return Ok();
+  }
+
+  // All ranks hear from rank 0 where the new processes are.
+  Status ShareRows() {
+    const auto count = static_cast<size_t>(count_);
+    std::vector<PlaceOfNew> own(count);
+    if (entrance_) {
+      const std::vector<control::Row> rows = entrance_->FirstRows();
+      // One may have ended just now: then the meeting is in vain.
+      for (size_t i = 0; i < std::min(count, rows.size()); ++i) own[i].Set(rows[i]);
+    }
+    std::vector<PlaceOfNew> all(count * static_cast<size_t>(size_));
+    control_.step().BeginCall(
+        Deadline::After(control::MeetingS(deadline_) + 2 * control::kMeetingS));
+    COLLOPS_RETURN_IF_ERROR(control_.Share(Agreement("Grow").InPlainWords(kGrow, 1), own.data(),
+                                           static_cast<int64_t>(count * sizeof(PlaceOfNew)),
+                                           all.data()));
+    const std::vector<PlaceOfNew>& first = spec_.rank == 0 ? own : all;
+    next_ = std::make_shared<control::Introduction>();
+    next_->rows = hosts_->rows;
+    for (int i = 0; i < count_; ++i) {
+      next_->rows.push_back(first[static_cast<size_t>(i)].RowOf(size_ + i));
+    }
+    next_->secret = hosts_->secret;
+    next_->address = hosts_->address;
+    next_->lobby = hosts_->lobby;
     return Ok();
   }
 
@@ -154,7 +229,7 @@ class Growing {
         count_ == 1 ? " new process came within " : " new processes came within ",
         deadline_.timeout_s(), " s",
         full ? Concat(", but they did not meet the group: ", in_vain_) : entrance_->Hindrance(),
-        "; this group is as it was. A new process calls ", DescribePlace(spec_, job_));
+        "; this group is as it was. A new process calls ", DescribePlace(spec_, job_), place_);
   }
 
   Status LookAround() const {
@@ -181,20 +256,24 @@ class Growing {
                       " was interrupted");
     const bool met = own.code == NO_ERROR;
     std::vector<Report> reports(static_cast<size_t>(size_));
-    const Status shared = Share(own, &reports);
+    Status shared = Share(own, &reports);
     const auto failed = std::find_if(reports.begin(), reports.end(),
                                      [](const Report& report) { return report.code != NO_ERROR; });
     const bool all_met = shared.ok() && failed == reports.end();
-    if (met) {
+    if (met && hosts_ == nullptr) {
       // Another rank may know more or less than this one: whoever was first counts.
       const Outcome wanted = all_met ? Outcome::kStays : Outcome::kDropped;
       *goes_on = StateOf(*made_).Settle(wanted) == Outcome::kStays;
+    } else if (met) {
+      if (all_met) shared = Share(own, &reports);
+      *goes_on = all_met && (shared.ok() || OthersGoOn());
+      static_cast<void>(StateOf(*made_).Settle(*goes_on ? Outcome::kStays : Outcome::kDropped));
     }
     if (*goes_on) {
       if (entrance_) entrance_->Release();
       return Ok();
     }
-    made_.reset();
+    Drop();
     COLLOPS_RETURN_IF_ERROR(shared);
     // Of all ranks' errors the first that is not about another one.
     for (const Report& report : reports) {
@@ -206,11 +285,35 @@ class Growing {
     return Ok();
   }
 
+  // Several hosts have no memory in common. All ranks know here that all have met; a rank that
+  // cannot be sure that all others know it, too, goes on if any of them has.
+  bool OthersGoOn() const {
+    const Deadline limit = Deadline::After(control::kHearS);
+    while (!control_.endpoint().OthersGoOn() && !limit.Passed() && !Interrupted()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return control_.endpoint().OthersGoOn();
+  }
+
+  void Drop() {
+    // What this rank listens with is still the old group's.
+    if (made_ != nullptr) ControlOf(*made_).HandOnListening();
+    made_.reset();
+    if (next_ == nullptr) return;
+    // A host that has just reached this one is not to wait for it.
+    control::GroupSpec in_vain = spec_;
+    in_vain.meeting = meeting_;
+    next_->lobby->EndMeeting(control::ProofNameOf(in_vain));
+  }
+
   Status Meet(uint64_t token) {
-    control::Invitation invitation{token, size_, size_ + count_, spec_.tuning};
+    control::Invitation invitation{token, size_, size_ + count_, spec_.tuning, hosts_ != nullptr};
+    if (next_ != nullptr) invitation.rows = next_->rows;
     control::GroupSpec spec = spec_;
     spec.rank_size = invitation.rank_size;
-    spec.meeting = invitation.meeting();
+    spec.meeting = meeting_ = invitation.meeting();
+    spec.introduction = next_;
+    spec.one_host = next_ == nullptr;
     // Rank 0 ends it, so that the members hear why.
     spec.timeout_s = control::MeetingS(deadline_) + (spec_.rank == 0 ? 0 : control::kMeetingS);
     const uint64_t next = control_.step_number() + 1;
@@ -237,7 +340,7 @@ class Growing {
     COLLOPS_RETURN_IF_ERROR(control_.Peek(kGrow));
     const control::Endpoint& endpoint = control_.endpoint();
     for (int r = 0; r < size_; ++r) {
-      if (r == spec_.rank || endpoint.IsRemote(r) || !endpoint.HasBegun(r, next)) continue;
+      if (r == spec_.rank || !endpoint.HasBegun(r, next)) continue;
       Report report;
       std::memcpy(&report, endpoint.board().shared(r, next), sizeof(report));
       COLLOPS_CHECK_ARG(report.code == NO_ERROR, ERROR_ABORTED, endpoint.Who(r), ": ",
@@ -252,13 +355,17 @@ class Growing {
   const control::GroupSpec spec_;
   const int size_;
   const int count_;
+  const std::shared_ptr<control::Introduction> hosts_;  // null: the group is on one host
+  std::shared_ptr<control::Introduction> next_;         // of the new group
   Deadline deadline_ = Deadline::After(0);
   std::optional<control::Entrance> entrance_;  // of rank 0
   JobIdentity job_;
+  std::string place_;  // of a group on several hosts, for messages
   control::Patience patience_;
   std::random_device device_;
   std::shared_ptr<Communicator> made_;
   bool tried_ = false;
+  std::string meeting_;  // the name of the last meeting
   std::string in_vain_;  // why the last meeting was
 };
 
@@ -289,9 +396,10 @@ Status Communicator::Grow(int count, double timeout_s, std::shared_ptr<Communica
     made = growing.TakeMade();
     return ran;
   }));
+  const std::string reason = "the group has grown: it has a new communicator";
   made->set_timeout_s(this->timeout_s());
   made->set_compares_shapes(compares_shapes());
-  Close("the group has grown: it has a new communicator");
+  Leave(reason, true);
   const Status entered = Registry::Instance().Enter(made, kGrow);
   if (!entered.ok()) {
     made->Close(entered.message());

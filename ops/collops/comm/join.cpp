@@ -1,13 +1,19 @@
 // How a new process becomes a rank of a group that grows; grow.cpp has the members' part.
 
+#include <chrono>
+#include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
 #include "collops/comm/control/first_contact/entrance.h"
+#include "collops/comm/control/hosts/mesh.h"
 #include "collops/comm/placement/job.h"
+#include "collops/comm/placement/placement.h"
 #include "collops/comm/registry.h"
+#include "collops/core/env.h"
 #include "collops/core/process/interrupt.h"
 
 namespace collops {
@@ -28,7 +34,7 @@ class Joining {
   Status Run() {
     std::string name;
     COLLOPS_RETURN_IF_ERROR(control::FindEntrance(spec_, &name, &job_));
-    guest_.emplace(name);
+    COLLOPS_RETURN_IF_ERROR(FindHosts(name));
     while (true) {
       COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, "it was interrupted");
       if (deadline_.Passed()) return TimedOut();
@@ -40,6 +46,8 @@ class Joining {
         if (met.ok()) return Ok();
         made_.reset();
         if (!control::IsAboutOthers(met.code())) return met;
+        // Ranks that have met it there may look for it, and are not to find it alive.
+        if (invitation.on_hosts) COLLOPS_RETURN_IF_ERROR(FindHosts(name));
         continue;
       }
       patience_.Tell([this] {
@@ -52,15 +60,36 @@ class Joining {
   }
 
  private:
+  // A group of a backend that runs on several hosts may be on this one alone.
+  Status FindHosts(const std::string& name) {
+    JobPlace place;
+    if (spec_.backend == "ucx" && spec_.comm_mode != COMM_MULTI_THREAD) {
+      COLLOPS_RETURN_IF_ERROR(spec_.job_id.empty() ? FindJobPlace(nullptr, 1, &place)
+                                                   : ReadJobPlace(spec_.meet_at, 1, &place));
+    }
+    if (place.address.empty()) {
+      guest_.emplace(name);
+      return Ok();
+    }
+    Env env;
+    COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+    secret_ = {job_.id, env.job_key};
+    guest_.emplace(name, control::FindEntranceOfHosts(spec_, secret_, 1, place.address,
+                                                      place.port == 0 ? env.port : place.port));
+    return Ok();
+  }
+
   Status TimedOut() const {
     const std::string group = Concat("comm_domain \"", spec_.comm_domain, "\" (", DescribeJob(job_),
                                      "), backend ", spec_.backend, ", ");
     COLLOPS_CHECK_ARG(!guest_->connected(), ERROR_TIMEOUT, group,
                       "called comm.grow(), but was not complete within ", deadline_.timeout_s(),
                       " s: its other new processes or ranks did not come");
+    const std::string reached = guest_->Failure();
     return Error(ERROR_TIMEOUT, "no group of ", group, "called comm.grow() within ",
                  deadline_.timeout_s(),
-                 " s. Does it run, in the same job and network namespace, with this comm_domain?");
+                 " s. Does it run, in the same job and network namespace, with this comm_domain?",
+                 reached.empty() ? "" : " For a group on several hosts: ", reached);
   }
 
   Status Meet(const control::Invitation& invitation) {
@@ -70,7 +99,12 @@ class Joining {
     spec.tuning = invitation.tuning;
     spec.meeting = invitation.meeting();
     spec.timeout_s = control::MeetingS(deadline_);
-    spec.one_host = true;
+    spec.one_host = !invitation.on_hosts;
+    if (invitation.on_hosts) {
+      spec.introduction = Introduce(invitation);
+      COLLOPS_CHECK_ARG(spec.introduction != nullptr, ERROR_RANK_MISMATCH,
+                        "its group is on several hosts, but invites by a socket of this one");
+    }
     spec.watch = [this]() -> Status {
       COLLOPS_CHECK_ARG(!guest_->HasNews(), ERROR_ABORTED, "the group begins again");
       return Ok();
@@ -78,21 +112,56 @@ class Joining {
     COLLOPS_RETURN_IF_ERROR(Registry::Instance().MakeApart(spec, &made_));
     COLLOPS_RETURN_IF_ERROR(made_->Connect());
     guest_->TellMet(invitation);
-    const Deadline limit = Deadline::After(control::MeetingS(deadline_));
-    control::GroupState& state = ControlOf(*made_).endpoint().board().group();
-    while (state.outcome.load() == static_cast<uint32_t>(Outcome::kOpen)) {
-      const bool in_vain = guest_->HasNews() || Interrupted() || limit.Passed();
-      if (in_vain) static_cast<void>(state.Settle(Outcome::kDropped));
-      if (!in_vain) guest_->AwaitNews();
-    }
-    const bool stays = state.Settle(Outcome::kDropped) == Outcome::kStays;
+    bool stays = false;
+    COLLOPS_RETURN_IF_ERROR(AwaitOutcome(invitation, &stays));
     COLLOPS_CHECK_ARG(stays, ERROR_ABORTED, "the group begins again");
     return Ok();
+  }
+
+  Status AwaitOutcome(const control::Invitation& invitation, bool* stays) {
+    control::GroupState& state = ControlOf(*made_).endpoint().board().group();
+    const auto is_open = [&state] {
+      return state.outcome.load() == static_cast<uint32_t>(Outcome::kOpen);
+    };
+    const Deadline limit = Deadline::After(control::MeetingS(deadline_));
+    bool released = false;
+    bool in_vain = false;
+    while (!released && !in_vain && is_open()) {
+      COLLOPS_RETURN_IF_ERROR(guest_->LookForRelease(invitation, &released, &in_vain));
+      in_vain = in_vain || Interrupted() || limit.Passed();
+      if (!released && !in_vain && is_open()) guest_->AwaitNews();
+    }
+    if (invitation.on_hosts && !released) {
+      // The ranks of this host may know more than this process; those of others do not read its
+      // word.
+      const Deadline heard = Deadline::After(control::kHearS);
+      while (is_open() && !heard.Passed()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      *stays = state.outcome.load() == static_cast<uint32_t>(Outcome::kStays);
+      return Ok();
+    }
+    const Outcome wanted = released ? Outcome::kStays : Outcome::kDropped;
+    *stays = state.Settle(wanted) == Outcome::kStays || (invitation.on_hosts && released);
+    return Ok();
+  }
+
+  // Of a group on several hosts.
+  std::shared_ptr<control::Introduction> Introduce(const control::Invitation& invitation) {
+    std::unique_ptr<control::JobListener> listener = guest_->TakeListener();
+    if (listener == nullptr) return nullptr;
+    auto made = std::make_shared<control::Introduction>();
+    made->rows = invitation.rows;
+    made->secret = secret_;
+    made->address = invitation.rows[static_cast<size_t>(invitation.rank)].address;
+    made->lobby = std::make_shared<control::Lobby>(std::move(listener));
+    return made;
   }
 
   const control::GroupSpec spec_;
   const Deadline deadline_;
   JobIdentity job_;
+  control::JobSecret secret_;
   std::optional<control::Entrant> guest_;
   control::Patience patience_;
   std::shared_ptr<Communicator> made_;

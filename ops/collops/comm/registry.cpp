@@ -367,13 +367,17 @@ void Registry::CloseAll(const std::string& reason) {
 }
 
 void Communicator::Close(const std::string& reason) {
+  Leave(reason, false);
+}
+
+void Communicator::Leave(const std::string& reason, bool goes_on) {
   BackendCommunicator& group = backend();
   group.OnLeave();
   // A peer that sees this rank leave takes messages without a verdict for lost.
   const bool connected =
       group.connected_.load(std::memory_order_acquire) && !group.control_->Inherited();
   if (connected && group.messenger_ != nullptr) group.messenger_->SettleAll(kLastSettleS);
-  group.control_->Close(reason);
+  group.control_->Close(reason, goes_on ? control::kGoesOn : control::kClosed);
   EndStarted();
   group.OnClose();
   static_cast<void>(group.control_->Alone("Close", [&]() -> Status {

@@ -369,8 +369,9 @@ class Communicator(GroupCalls):
         ``new.rank = my old rank;  new.size = size + n``
 
         Every rank calls it, with the same n. Each new process calls ``collops.init(join=DOMAIN)``
-        with this communicator's comm_domain in the same job (COLLOPS_JOB_ID, or its launcher's), on
-        this host and as the same user. They are numbered in the order in which they come. This
+        with this communicator's comm_domain in the same job (COLLOPS_JOB_ID, or its launcher's) and
+        as the same user; of a group on several hosts, on any host, with the same COLLOPS_JOB_KEY
+        and MASTER_ADDR. They are numbered in the order in which they come. This
         communicator ends when the new one is there, which has the same domain, new shared memory,
         no started calls and no subgroups, and whose `old_ranks` is ``()``.
 
@@ -388,7 +389,8 @@ class Communicator(GroupCalls):
             ArgumentError: n or `timeout_s` is wrong; the other ranks get the message of a wrong n.
             PeerLostError, AbortedError: a rank died or aborted, so this communicator has ended, and
                 shrink() makes one of those that are left. A new process that dies does not end it.
-            UnsupportedError: the backend is neither shm nor, on one host, ucx.
+            UnsupportedError: the backend is neither shm nor ucx, or this is a part of a group on
+                several hosts: grow the whole group, and split it anew.
 
         Source of the semantics: MPI_Comm_accept and MPI_Intercomm_merge; ncclCommGrow of NCCL.
 

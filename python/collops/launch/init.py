@@ -105,7 +105,9 @@ def init(
             made.
         join: the comm_domain of a running group of this job, which this process joins as a new rank
             once the group's ranks call ``comm.grow(n)``. Waits for that, for at most `timeout_s`;
-            rank, number of ranks and sizes are the group's. None: a new group.
+            rank, number of ranks and sizes are the group's. Of a group on several hosts `backend`
+            is "ucx", and MASTER_ADDR, or `meet_at` beside a `job_id`, an address of the host of the
+            group's rank 0. None: a new group.
 
     Returns:
         The communicator, which structs with this `comm_domain` also use.
@@ -140,7 +142,8 @@ def init(
         if comm_mode is None and thread_rank.size:
             comm_mode = CommMode.COMM_MULTI_THREAD
         mode = CommMode.COMM_MULTI_PROCESS if comm_mode is None else _mode(comm_mode)
-        return _living(module.join(backend or "", join, timeout_s or 0.0, int(mode), job_id))
+        found = module.join(backend or "", join, timeout_s or 0.0, int(mode), job_id, meet_at)
+        return _living(found)
     name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
     _check_said(name, {"rank": (rank, launched_rank), "rank_size": (rank_size, launched_size)})
     rank = launched_rank if rank is None else _whole("rank", rank)
@@ -175,7 +178,7 @@ def _living(found: Any) -> Communicator:
 def _check_join(join: str, others: dict[str, Any]) -> None:
     """Refuses `join` with what the group gives its new ranks."""
     _check_words({"comm_domain": join})
-    for name in ("rank", "rank_size", "comm_domain", "meet_at", "tuning"):
+    for name in ("rank", "rank_size", "comm_domain", "tuning"):
         if others[name] not in (None, ""):
             _bad(
                 f"{name} is {others[name]!r} beside join={join!r}: pass join alone, a new process "

@@ -63,7 +63,7 @@ class SharedText {
   std::atomic<uint64_t> words_[kWords];
 };
 
-// Whether a rank has closed the communicator: for good, because it goes on with a smaller group, or
+// Whether a rank has closed the communicator: for good, because it goes on with another group, or
 // because the group did not meet as a whole: then it comes to the group's roll call.
 enum Leaving : uint32_t { kNotLeft = 0, kClosed = 1, kGoesOn = 2, kHasNotMet = 3 };
 

@@ -250,6 +250,10 @@ void Control::StopListening() {
   endpoint().group().introduction->lobby->Close();
 }
 
+void Control::HandOnListening() {
+  if (connection_ != nullptr) endpoint().group().introduction.reset();
+}
+
 // A call that failed ends the group after the last step of the previous call, which is complete.
 Status Control::Call::End(Status status) {
   const bool refused = control_->connection_ != nullptr && control_->connection_->step.refused();
@@ -381,7 +385,7 @@ void Control::Abort(const std::string& reason) {
 void Control::Close(const std::string& reason, Leaving how) {
   if (how != kClosed) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (connection_ != nullptr) endpoint().group().introduction.reset();
+    HandOnListening();
     leaves_ = how;
   }
   End(Error(ERROR_ABORTED, ActOfRank(" closed it: ", reason)), true, reason);

@@ -196,6 +196,8 @@ class Control {
 
   // Nobody reaches this rank any more, for a roll call of several hosts. Not while a call runs.
   void StopListening();
+  // What this group listens with is another group's, and stays open. Not while a call runs.
+  void HandOnListening();
 
   // From any thread. Abort() ends the calls of all ranks. Close() leaves the group: the other ranks
   // get `reason` when they next wait for this rank.

@@ -15,7 +15,7 @@ Status ConnectGroup(CommunicatorSpec spec, const std::string& tuning,
                     std::shared_ptr<Communicator>* communicator);
 
 // What init(join=) does: the communicator of a group that grows, whose new rank this process
-// becomes. Of `spec` rank, rank_size, meet_at and tuning are not used. Waits for the group.
+// becomes. Of `spec` rank, rank_size and tuning are not used. Waits for the group.
 Status JoinGroup(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator);
 
 }  // namespace collops

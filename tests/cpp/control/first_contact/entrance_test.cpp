@@ -138,10 +138,10 @@ TEST(StrangersAreDroppedAndAnotherVersionIsTold) {
   EXPECT_EQ(entrance.num_present(), 1);
   // A guest that says what no guest says.
   Connection odd(ConnectTo(name), "the entrance");
-  EXPECT_TRUE(odd.Send(Words({kLocalVersion, join, 5})));
+  EXPECT_TRUE(odd.Send(Words({kLocalVersion, join, 0, 5, 0, 0, 0})));
   EXPECT_EQ(entrance.Look().message(), "");
   EXPECT_EQ(entrance.num_present(), 2);
-  EXPECT_TRUE(odd.Send(Words({kLocalVersion, join, 5})));
+  EXPECT_TRUE(odd.Send(Words({kLocalVersion, join, 0, 5, 0, 0, 0})));
   EXPECT_EQ(entrance.Look().message(), "");
   EXPECT_EQ(entrance.num_present(), 1);
 }

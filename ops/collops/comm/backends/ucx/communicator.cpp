@@ -109,6 +109,13 @@ Status UcxCommunicator::CheckShrinks() const {
   return Ok();
 }
 
+Status UcxCommunicator::CheckGrows() const {
+  COLLOPS_CHECK_ARG(control().endpoint().group().introduction != nullptr, ERROR_UNSUPPORTED,
+                    "grow: this is a subgroup on several hosts: grow the communicator that was "
+                    "split, and split that anew");
+  return Ok();
+}
+
 Status UcxCommunicator::RunStep(const Agreement& agreement, std::unique_ptr<CrossHostCall> call) {
   const Status ready = call->Prepare();
   if (!ready.ok()) {

@@ -186,6 +186,7 @@ class UcxCommunicator : public BackendCommunicator {
  protected:
   Status ConnectAll() override;
   Status CheckShrinks() const override;
+  Status CheckGrows() const override;
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoExchangeV(const ExchangeVCall& call) override;

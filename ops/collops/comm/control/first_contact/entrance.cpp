@@ -18,6 +18,7 @@ namespace {
 
 // Those that have said nothing. Each of the new processes may be one for a moment.
 constexpr size_t kMostStrangers = kMaxRanks;
+constexpr const char* kJoinPurpose = "join";
 constexpr auto kConnectAgain = std::chrono::milliseconds(5);
 
 Status VersionsDiffer(pid_t pid, pid_t other) {
@@ -41,22 +42,37 @@ bool IsAboutOthers(ErrorCode code) {
   return code == ERROR_ABORTED || code == ERROR_PEER_LOST || code == ERROR_TIMEOUT;
 }
 
-Frame Invitation::frame() const {
+std::vector<Frame> Invitation::frames() const {
   FieldWriter fields = LocalMessageOf(MessageKind::kInvitation);
   fields.Number(token).Number(static_cast<uint64_t>(rank));
-  fields.Number(static_cast<uint64_t>(rank_size));
-  for (const TunedSize& row : TunedSizes()) fields.Number(static_cast<uint64_t>(tuning.*row.size));
-  return fields.frame();
+  fields.Number(static_cast<uint64_t>(rank_size)).Number(on_hosts ? 1 : 0);
+  for (const TunedSize& size : TunedSizes()) {
+    fields.Number(static_cast<uint64_t>(tuning.*size.size));
+  }
+  std::vector<Frame> frames = {fields.frame()};
+  for (const Row& row : rows) {
+    FieldWriter of_row = LocalMessageOf(MessageKind::kRow);
+    row.Write(&of_row);
+    frames.push_back(of_row.frame());
+  }
+  return frames;
 }
 
-bool Invitation::Read(const Frame& frame, Invitation* invitation) {
+bool Invitation::Take(const Frame& frame) {
   FieldReader fields(frame);
-  if (ReadLocalKind(&fields) != MessageKind::kInvitation) return false;
-  invitation->token = fields.Number();
-  invitation->rank = fields.Int(1, kMaxGroupRanks - 1);
-  invitation->rank_size = fields.Int(invitation->rank + 1, kMaxGroupRanks);
-  for (const TunedSize& row : TunedSizes()) {
-    invitation->tuning.*row.size = static_cast<int64_t>(fields.Number());
+  const MessageKind kind = ReadLocalKind(&fields);
+  if (kind == MessageKind::kRow && on_hosts && !complete()) {
+    rows.push_back(Row::Read(&fields));
+    return fields.Done();
+  }
+  if (kind != MessageKind::kInvitation) return false;
+  *this = {};
+  token = fields.Number();
+  rank = fields.Int(1, kMaxGroupRanks - 1);
+  rank_size = fields.Int(rank + 1, kMaxGroupRanks);
+  on_hosts = fields.Int(0, 1) == 1;
+  for (const TunedSize& size : TunedSizes()) {
+    tuning.*size.size = static_cast<int64_t>(fields.Number());
   }
   return fields.Done();
 }
@@ -72,9 +88,30 @@ Status FindEntrance(const GroupSpec& spec, std::string* name, JobIdentity* job) 
   return Ok();
 }
 
+RendezvousSpec FindEntranceOfHosts(const GroupSpec& spec, const JobSecret& secret, int rank,
+                                   const std::string& host, int port) {
+  RendezvousSpec place;
+  place.domain = Concat(spec.backend, "/", spec.comm_domain, "/", kJoinPurpose);
+  place.rank = rank;
+  place.rank_size = 2;
+  place.host = host;
+  place.port = port;
+  // The process that had the port may be gone.
+  place.has_port = rank == 0;
+  place.secret = secret;
+  return place;
+}
+
+Entrance::Entrance(const RendezvousSpec& place, int count)
+    : count_(count), door_(std::make_unique<HostsDoor>(place)) {}
+
 Status Entrance::Look() {
-  if (!listener_.valid()) listener_ = Listen(name_);
-  if (listener_.valid()) COLLOPS_RETURN_IF_ERROR(Accept());
+  if (door_ != nullptr) {
+    COLLOPS_RETURN_IF_ERROR(AcceptOfHosts());
+  } else {
+    if (!listener_.valid()) listener_ = Listen(name_);
+    if (listener_.valid()) COLLOPS_RETURN_IF_ERROR(Accept());
+  }
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
     Frame frame;
     const bool spoke = stranger->connection.Receive(&frame);
@@ -108,6 +145,28 @@ Status Entrance::Accept() {
   return Ok();
 }
 
+Status Entrance::AcceptOfHosts() {
+  std::optional<PortMessage> answer;
+  const auto listen = [this](SocketAddress own, PortMessage* request) {
+    own.set_port(0);
+    if (!door_->listener.open()) COLLOPS_RETURN_IF_ERROR(door_->listener.Open(own));
+    request->address = door_->listener.address().Host();
+    request->port = door_->listener.address().port();
+    return Ok();
+  };
+  COLLOPS_RETURN_IF_ERROR(door_->contact.Ask(listen, &answer));
+  std::vector<Proven> proven;
+  while (door_->listener.open() && door_->listener.Next(&proven)) continue;
+  for (Proven& one : proven) {
+    if (one.claim.domain != door_->spec.domain || one.claim.purpose != kJoinPurpose) continue;
+    Guest stranger;
+    stranger.connection = std::move(one.connection);
+    stranger.connection.LimitFrames(kMostLocalFrameBytes);
+    strangers_.push_back(std::move(stranger));
+  }
+  return Ok();
+}
+
 bool Entrance::Greet(Guest* guest, const Frame& frame) {
   FieldReader fields(frame);
   const MessageKind kind = ReadLocalKind(&fields);
@@ -117,7 +176,8 @@ bool Entrance::Greet(Guest* guest, const Frame& frame) {
     static_cast<void>(guest->connection.Send(LocalVerdictFrame(reason)));
   }
   if (kind != MessageKind::kJoin) return false;
-  guest->pid = fields.Int(0, std::numeric_limits<int>::max());
+  guest->row = Row::Read(&fields);
+  guest->pid = guest->row.pid;
   return fields.Done();
 }
 
@@ -133,6 +193,14 @@ void Entrance::Hear(Guest* guest) {
 }
 
 std::string Entrance::Hindrance() const {
+  if (door_ != nullptr) {
+    const Status refused = door_->listener.last_refusal();
+    if (!refused.ok()) return Concat("; the last one turned away: ", refused.message());
+    const std::string why = door_->contact.Failure();
+    return door_->contact.proven() || why.empty()
+               ? ""
+               : Concat("; rank 0 did not reach the job's port, where they look for it: ", why);
+  }
   if (!listener_.valid()) {
     return "; another process on this host has taken the socket of this job and comm_domain";
   }
@@ -143,8 +211,20 @@ std::string Entrance::Hindrance() const {
 
 void Entrance::AddPolled(std::vector<pollfd>* polled) const {
   if (listener_.valid()) polled->push_back({listener_.get(), POLLIN, 0});
+  if (door_ != nullptr) {
+    door_->contact.AddPolled(polled);
+    door_->listener.AddPolled(polled);
+  }
   for (const Guest& guest : strangers_) polled->push_back(guest.connection.Polled());
   for (const Guest& guest : guests_) polled->push_back(guest.connection.Polled());
+}
+
+std::vector<Row> Entrance::FirstRows() const {
+  std::vector<Row> rows;
+  for (const Guest& guest : guests_) {
+    if (rows.size() < static_cast<size_t>(count_)) rows.push_back(guest.row);
+  }
+  return rows;
 }
 
 void Entrance::Invite(Invitation first) {
@@ -154,7 +234,9 @@ void Entrance::Invite(Invitation first) {
     if (left-- == 0) break;
     guest.invited = token_;
     // It reads each invitation before the next one can come, so there is room.
-    if (!guest.connection.Send(first.frame())) guest.connection = Connection();
+    for (const Frame& frame : first.frames()) {
+      if (!guest.connection.Send(frame)) guest.connection = Connection();
+    }
     ++first.rank;
   }
 }
@@ -181,26 +263,79 @@ void Entrance::Release() {
   }
 }
 
+Entrant::Entrant(std::string name, const RendezvousSpec& place)
+    : name_(std::move(name)), way_(std::make_unique<WayOfHosts>(place)) {}
+
+Status Entrant::ConnectHere() {
+  UniqueFd socket = ConnectTo(name_);
+  if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
+  uid_t uid = 0;
+  COLLOPS_CHECK_ARG(SameUser(socket, &pid_, &uid), ERROR_PEER_LOST, "process ", pid_,
+                    " of another user (uid ", uid,
+                    ") listens under the name of this group: end it, or set another "
+                    "COLLOPS_JOB_ID in all its processes");
+  connection_ = Connection(std::move(socket), Concat("process ", pid_));
+  return Greet({});
+}
+
+// Asks at the job's port where the entrance is, and goes there; again, if it is there no more.
+Status Entrant::ConnectToHosts() {
+  if (!way_->where) {
+    std::optional<PortMessage> answer;
+    COLLOPS_RETURN_IF_ERROR(way_->contact.Ask({}, &answer));
+    SocketAddress where;
+    if (!answer || !ParseNumeric(answer->address, answer->port, &where)) return Ok();
+    way_->contact.Finish(Deadline::After(0));
+    way_->where = where;
+    const Claim claim = {way_->spec.domain, kJoinPurpose, way_->spec.rank, way_->spec.rank_size};
+    way_->connector.emplace(&way_->spec.secret, claim);
+  }
+  COLLOPS_RETURN_IF_ERROR(way_->connector->Step(*way_->where));
+  if (way_->connector->TakeFailed()) {
+    way_->where.reset();
+    return Ok();
+  }
+  if (!way_->connector->proven()) return Ok();
+  connection_ = std::move(way_->connector->connection());
+  way_->where.reset();
+  SocketAddress own = connection_.own_address();
+  own.set_port(0);
+  if (listener_ == nullptr) listener_ = std::make_unique<JobListener>(way_->spec.secret);
+  if (!listener_->open()) COLLOPS_RETURN_IF_ERROR(listener_->Open(own));
+  Row row;
+  row.host = HostIdentity().substr(0, Row::kMostHostBytes);
+  row.address = listener_->address().Host();
+  row.port = listener_->address().port();
+  return Greet(row);
+}
+
+Status Entrant::Greet(const Row& row) {
+  connection_.LimitFrames(kMostLocalFrameBytes);
+  coming_ = {};
+  is_new_ = false;
+  FieldWriter hello = LocalMessageOf(MessageKind::kJoin);
+  Row own = row;
+  own.pid = getpid();
+  own.Write(&hello);
+  if (!connection_.Send(hello.frame())) connection_ = Connection();
+  return Ok();
+}
+
 Status Entrant::Look(Invitation* invitation, bool* invited) {
   *invited = false;
+  if (!connection_.alive()) COLLOPS_RETURN_IF_ERROR(ConnectHere());
+  if (!connection_.alive() && way_ != nullptr) COLLOPS_RETURN_IF_ERROR(ConnectToHosts());
   if (!connection_.alive()) {
-    UniqueFd socket = ConnectTo(name_);
-    if (!socket.valid()) {
-      if (OutOfDescriptors()) return TooManyFiles();
-      std::this_thread::sleep_for(kConnectAgain);
-      return Ok();
-    }
-    uid_t uid = 0;
-    COLLOPS_CHECK_ARG(SameUser(socket, &pid_, &uid), ERROR_PEER_LOST, "process ", pid_,
-                      " of another user (uid ", uid,
-                      ") listens under the name of this group: end it, or set another "
-                      "COLLOPS_JOB_ID in all its processes");
-    connection_ = Connection(std::move(socket), Concat("process ", pid_));
-    connection_.LimitFrames(kMostLocalFrameBytes);
-    FieldWriter hello = LocalMessageOf(MessageKind::kJoin);
-    hello.Number(static_cast<uint64_t>(getpid()));
-    if (!connection_.Send(hello.frame())) connection_ = Connection();
+    std::this_thread::sleep_for(kConnectAgain);
+    return Ok();
   }
+  COLLOPS_RETURN_IF_ERROR(Take());
+  *invited = std::exchange(is_new_, false);
+  if (*invited) *invitation = coming_;
+  return Ok();
+}
+
+Status Entrant::Take() {
   Frame frame;
   while (connection_.Receive(&frame)) {
     FieldReader fields(frame);
@@ -209,10 +344,22 @@ Status Entrant::Look(Invitation* invitation, bool* invited) {
     COLLOPS_CHECK_ARG(fits, ERROR_RANK_MISMATCH, VersionsDiffer(pid_, getpid()).message());
     Status verdict;
     if (ReadLocalVerdict(frame, &verdict)) return verdict;
-    // Of several only the last one counts.
-    if (Invitation::Read(frame, invitation)) *invited = true;
+    if (kind == MessageKind::kDone) released_ = fields.Number();
+    // Of several invitations only the last one counts.
+    if (coming_.Take(frame)) is_new_ = coming_.complete();
   }
   return Ok();
+}
+
+Status Entrant::LookForRelease(const Invitation& invitation, bool* released, bool* in_vain) {
+  COLLOPS_RETURN_IF_ERROR(Take());
+  *released = released_ == invitation.token;
+  *in_vain = !connection_.alive() || coming_.token != invitation.token;
+  return Ok();
+}
+
+std::string Entrant::Failure() const {
+  return way_ == nullptr || way_->contact.proven() ? "" : way_->contact.Failure();
 }
 
 void Entrant::TellMet(const Invitation& invitation) {
