@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -104,6 +105,18 @@ def test_groups_of_torch_distributed_without_a_launcher(
     found = results(hosts, words, [GLOO] * 4)
     assert [status for status, _, _ in found] == [0] * 4, found
     assert {line for _, out, _ in found for line in out.splitlines()} == SUMS_OF_GROUPS
+
+
+@needs_torch
+def test_a_torch_group_goes_on_without_rank_0_and_its_store(two_hosts: list[Host]) -> None:
+    place = f"tcp://{two_hosts[0].address}:29402"
+    hosts = [two_hosts[0]] * 2 + [two_hosts[1]] * 2
+    program = str(RANKS / "torch_shrink.py")
+    words = [[sys.executable, program, place, str(rank), "4"] for rank in range(4)]
+    killed, *left = results(hosts, words, [{}] * 4)
+    assert killed[0] == -signal.SIGKILL
+    for rank, (status, out, err) in enumerate(left, start=1):
+        assert (status, out) == (0, f"rank {rank}: {rank - 1} of 3, ucx 6 3\n"), err
 
 
 @needs_torch
