@@ -65,7 +65,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "atb": TOP,
     "collectives": TOP | {"atb"},
     "launch": TOP | {"atb", "collectives"},
-    "testing": TOP | {"atb", "collectives", "launch"},
+    "testing": TOP | {"atb", "launch"},
     "torch": TOP | {"collectives", "launch", "torch_backend", "torch_gloo", ""},
     "jax": TOP | {"collectives", "launch", ""},
     "ray": {"launch", "errors"},
