@@ -107,7 +107,15 @@ class Shrinking {
   std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
 
   Status Run() {
-    const Status status = Go();
+    bool thrown = false;
+    Status status = control::Control::Catch(kName, [this] { return Go(); }, &thrown);
+    // The others are not to wait for it.
+    if (thrown) static_cast<void>(GiveUp());
+    // Not by what this library writes.
+    if (status.ok() && made_ == nullptr) {
+      status = Error(ERROR_INTERNAL_ERROR, kName, ": by the shared words all ranks that are left ",
+                     "have met, and rank ", spec_.rank, " has not");
+    }
     if (!status.ok()) made_.reset();
     return status;
   }
