@@ -95,6 +95,7 @@ class Job:
         self._environments = environments
         self._restarts = restarts
         self._restarted = 0
+        self._key = -1  # a file that has the job's key
         self._ranks = [environment["COLLOPS_RANK"] for environment in environments]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._of_rank: dict[int, subprocess.Popen[bytes]] = {}  # the last one, by index
@@ -146,6 +147,8 @@ class Job:
             self._selector.close()
             os.close(wake_read)
             os.close(wake_write)
+            if self._key >= 0:
+                os.close(self._key)
 
     def _start(self, index: int) -> None:
         env = dict(self._environments[index])
@@ -233,26 +236,30 @@ class Job:
             self._ask_to_end(signal.SIGTERM, _FAIL_S)
 
     def _restart(self, index: int, told: str) -> None:
+        _say(told)  # first: the new process may not start
         self._restarted += 1
         self._start(index)
         pid = self._of_rank[index].pid
-        _say(f"{told}; started anew as pid {pid} ({self._restarted} of {self._restarts})")
+        anew = f"rank {self._ranks[index]} is started anew as pid {pid}"
+        _say(f"{anew} ({self._restarted} of {self._restarts})")
         if self._restarted == 1:
-            _say(f"a further process joins the job with: {self._joining(index)}")
+            _say(
+                f"a further process joins the job with: {self._joining(self._environments[index])}"
+            )
 
-    def _joining(self, index: int) -> str:
-        """The command of a process that joins by hand, which reads the job's key from a rank's."""
-        env = self._environments[index]
-        words = [
+    def _joining(self, env: Mapping[str, str]) -> str:
+        """The command of a process that joins by hand, which reads the job's key from this one."""
+        words = [f"COLLOPS_RESTARTS={self._restarted}"]  # so that the program joins
+        words += [
             f"{name}={shlex.quote(env[name])}"
             for name in ("COLLOPS_JOB_ID", "RANK_TABLE_FILE")
             if name in env
         ]
-        if "COLLOPS_JOB_KEY" in env:
-            own = f"/proc/{self._of_rank[index].pid}/environ"
-            words.append(
-                f"""COLLOPS_JOB_KEY="$(sed -zn 's/^COLLOPS_JOB_KEY=//p' {own} | tr -d '\\0')\""""
-            )
+        if key := env.get("COLLOPS_JOB_KEY"):
+            # Ranks come and go. Only this user can open it.
+            self._key = os.memfd_create("collops run: key")
+            os.write(self._key, key.encode())
+            words.append(f'COLLOPS_JOB_KEY="$(cat /proc/{os.getpid()}/fd/{self._key})"')
         return " ".join([*words, shlex.join(self._command)])
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:

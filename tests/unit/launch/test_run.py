@@ -411,13 +411,13 @@ def test_a_rank_that_fails_is_started_anew(script, how, rank):
     starts = {(int(number), restarts): pid for number, restarts, size, pid in lines}
     assert {size for _, _, size, _ in lines} == {"3"}
     assert sorted(starts) == sorted([(0, "0"), (1, "0"), (2, "0"), (rank, "1")])
-    said, hint = ended.stderr.decode().splitlines()
+    *said, hint = ended.stderr.decode().splitlines()
     verb = "was ended by" if how == "SIGKILL" else "exited with"
-    assert said == (
-        f"collops run: rank {rank} (pid {starts[rank, '0']}) {verb} {how}; "
-        f"started anew as pid {starts[rank, '1']} (1 of 2)"
-    )
-    assert hint.startswith("collops run: a further process joins the job with: COLLOPS_JOB_ID=run-")
+    assert said == [
+        f"collops run: rank {rank} (pid {starts[rank, '0']}) {verb} {how}",
+        f"collops run: rank {rank} is started anew as pid {starts[rank, '1']} (1 of 2)",
+    ]
+    assert hint.startswith("collops run: a further process joins the job with: COLLOPS_RESTARTS=1 ")
 
 
 def test_the_failure_after_the_last_restart_ends_the_job(script):
@@ -443,23 +443,29 @@ def test_no_rank_is_started_anew_after_a_signal(script):
     assert (job.returncode, b"anew" in err) == (128 + signal.SIGTERM, False)
 
 
-def test_the_command_that_it_prints_starts_a_process_of_the_job(script, tmp_path):
-    """The key is not in it."""
+def test_the_command_that_it_prints_starts_a_process_that_joins(script):
+    """The key is not in it, and the rank that was started anew may have ended."""
     path = script(
-        "import os, sys, time\n"
+        "import collops, numpy as np, os, sys\n"
         "env = os.environ\n"
-        "if env.get('COLLOPS_RANK') != '0':\n"
-        "    print('job', env['COLLOPS_JOB_ID'], env['COLLOPS_JOB_KEY'], flush=True)\n"
-        "if env.get('COLLOPS_RESTARTS') == '0': sys.exit(env['COLLOPS_RANK'] == '0')\n"
-        "if 'COLLOPS_RANK' in env: time.sleep(600)\n"
+        "anew = int(env.get('COLLOPS_RESTARTS', '0')) > 0\n"
+        "if anew and 'COLLOPS_RANK' in env: sys.exit()\n"
+        "comm = collops.init(join='dp') if anew else collops.init(comm_domain='dp')\n"
+        "if not anew and comm.rank == 1: sys.exit(1)\n"
+        "if not anew:\n"
+        "    try: comm.barrier()\n"
+        "    except collops.PeerLostError: comm = comm.shrink().grow(1)\n"
+        "ranks = comm.all_gather(np.array([comm.rank])).tolist()\n"
+        "print(ranks, env['COLLOPS_JOB_KEY'])\n"
     )
     job = start("-n", "2", "--restart", "1", path)
     assert job.stdout is not None
     assert job.stderr is not None
     try:
-        hint = [job.stderr.readline() for _ in range(2)][1].decode()
-        shown = job.stdout.readline().decode().removeprefix("[1] ")
-        assert shown.split()[2] not in hint
+        hint = ""
+        while "a further process" not in hint:
+            hint = job.stderr.readline().decode()
+            assert hint
         typed = subprocess.run(
             ["sh", "-c", hint.partition(": a further process joins the job with: ")[2]],
             env={name: text for name, text in os.environ.items() if "COLLOPS" not in name},
@@ -467,10 +473,22 @@ def test_the_command_that_it_prints_starts_a_process_of_the_job(script, tmp_path
             timeout=LIMIT_S,
             check=False,
         )
-        assert typed.stdout.decode() == shown, typed.stderr.decode()
+        assert typed.stdout.decode().startswith("[0, 1] "), typed.stderr.decode()
+        assert typed.stdout.split()[-1].decode() not in hint
+        assert job.stdout.readline() == b"[0] " + typed.stdout
     finally:
-        job.kill()
+        job.terminate()
         job.communicate()
+
+
+def test_a_rank_that_failed_is_told_where_it_cannot_be_started_anew(tmp_path):
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\nrm "$0"; exit 3\n', encoding="utf-8")
+    program.chmod(0o755)
+    ended = collops_run("-n", "1", "--restart", "1", "--no-python", str(program))
+    told, why = ended.stderr.decode().splitlines()
+    assert (ended.returncode, told.partition(") ")[2]) == (2, "exited with status 3")
+    assert why == f"collops run: cannot start rank 0: {program}: No such file or directory"
 
 
 def test_a_program_that_starts_over_when_all_its_ranks_do(script):
