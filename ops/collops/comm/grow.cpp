@@ -57,7 +57,7 @@ struct Report {
   int32_t code = NO_ERROR;
   int32_t reserved = 0;
   uint64_t token = 0;
-  char reason[512] = {};
+  char reason[control::kReasonBytes] = {};
 
   void Set(const Status& status) {
     code = status.code();
@@ -279,9 +279,12 @@ class Growing {
     for (const Report& report : reports) {
       const ErrorCode code = control::FailureCode(report.code);
       if (report.code == NO_ERROR || control::IsAboutOthers(code)) continue;
-      return control_.KeepGroupAfter(Error(code, kGrow, ": ", report.Reason()));
+      return control_.KeepGroupAfter(
+          Error(code, kGrow, ": ", Who(reports, report), ": ", report.Reason()));
     }
-    if (failed != reports.end()) in_vain_ = failed->Reason();
+    if (failed != reports.end()) {
+      in_vain_ = Concat(Who(reports, *failed), ": ", failed->Reason());
+    }
     return Ok();
   }
 
@@ -293,6 +296,10 @@ class Growing {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return control_.endpoint().OthersGoOn();
+  }
+
+  std::string Who(const std::vector<Report>& reports, const Report& report) const {
+    return control_.endpoint().Who(static_cast<int>(&report - reports.data()));
   }
 
   void Drop() {

@@ -247,7 +247,7 @@ Status Registry::Enter(const std::shared_ptr<Communicator>& communicator, const 
   for (const auto& live : ended) {
     if (!live->failed()) {
       ControlOf(*live).EndAll(
-          Error(ERROR_TIMEOUT, "the other ranks have another group by now, without this one"));
+          Error(ERROR_TIMEOUT, "its ranks have a new communicator of this comm_domain"));
     }
     live->EndStarted();
   }

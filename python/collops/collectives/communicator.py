@@ -384,13 +384,15 @@ class Communicator(GroupCalls):
             The new communicator, after first contact.
 
         Raises:
-            RankTimeoutError: fewer than n processes came; this communicator is as it was.
+            RankTimeoutError: fewer than n processes came; this communicator is as it was. Or a rank
+                of this communicator did not call it in time, or was stopped in it: then it has
+                ended, as after every such call.
             RankMismatchError: the ranks have different n; this communicator is as it was.
             ArgumentError: n or `timeout_s` is wrong; the other ranks get the message of a wrong n.
             PeerLostError, AbortedError: a rank died or aborted, so this communicator has ended, and
                 shrink() makes one of those that are left. A new process that dies does not end it.
-            UnsupportedError: the backend is neither shm nor ucx, or this is a part of a group on
-                several hosts: grow the whole group, and split it anew.
+            UnsupportedError: the backend is hccl, or this is a part of a group on several hosts:
+                grow the whole group, and split it anew.
 
         Source of the semantics: MPI_Comm_accept and MPI_Intercomm_merge; ncclCommGrow of NCCL.
 

@@ -146,12 +146,35 @@ TEST(StrangersAreDroppedAndAnotherVersionIsTold) {
   EXPECT_EQ(entrance.num_present(), 1);
 }
 
+// Such as a rank 0 that was stopped, and that the others have left out.
+TEST(OneThatHoldsTheNameDoesNotKeepAnybodyAway) {
+  const std::string name = FreshName();
+  const UniqueFd stopped = Listen(name);
+  Entrant guest(name);
+  Invitation invitation;
+  bool invited = false;
+  EXPECT_EQ(guest.Look(&invitation, &invited).message(), "");
+  EXPECT_TRUE(guest.connected());
+  Entrance entrance(name, 1);
+  EXPECT_EQ(entrance.Look().message(), "");
+  EXPECT_EQ(entrance.Hindrance(), "");
+  EXPECT_FALSE(Round(&entrance, &guest, &invitation));
+  EXPECT_EQ(entrance.num_present(), 1);
+  entrance.Invite({5, 1, 2, {}});
+  EXPECT_TRUE(Round(&entrance, &guest, &invitation));
+  EXPECT_EQ(entrance.num_present(), 1);
+}
+
 TEST(AGuestHearsOfAnotherVersionAndOfATakenName) {
   const std::string name = FreshName();
   const UniqueFd taken = Listen(name);
-  Entrance entrance(name, 1);
-  EXPECT_EQ(entrance.Look().message(), "");
-  EXPECT_CONTAINS(entrance.Hindrance(), "another process on this host has taken the socket");
+  {
+    std::vector<UniqueFd> others;
+    for (const char* end : {"-1", "-2", "-3"}) others.push_back(Listen(name + end));
+    Entrance entrance(name, 1);
+    EXPECT_EQ(entrance.Look().message(), "");
+    EXPECT_CONTAINS(entrance.Hindrance(), "other processes on this host have taken the sockets");
+  }
   for (const Frame& said : {Frame(3, std::byte{7}), Words({kLocalVersion + 1, 2, 3})}) {
     Entrant guest(name);
     Invitation invitation;

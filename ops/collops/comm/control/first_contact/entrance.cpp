@@ -19,6 +19,14 @@ namespace {
 // Those that have said nothing. Each of the new processes may be one for a moment.
 constexpr size_t kMostStrangers = kMaxRanks;
 constexpr const char* kJoinPurpose = "join";
+// A rank 0 that was stopped, and then left out by the others, still has its name: the next one
+// takes another, and a new process goes to the last that is there.
+constexpr int kNames = 4;
+std::string NameInTurn(const std::string& name, int index) {
+  return index == 0 ? name : Concat(name, "-", index);
+}
+// Frames of one connection in a round.
+constexpr int kMostHeard = 16;
 constexpr auto kConnectAgain = std::chrono::milliseconds(5);
 
 Status VersionsDiffer(pid_t pid, pid_t other) {
@@ -71,10 +79,14 @@ bool Invitation::Take(const Frame& frame) {
   rank = fields.Int(1, kMaxGroupRanks - 1);
   rank_size = fields.Int(rank + 1, kMaxGroupRanks);
   on_hosts = fields.Int(0, 1) == 1;
+  constexpr int64_t kMostBytes = int64_t{1} << 40;
+  bool sound = true;
   for (const TunedSize& size : TunedSizes()) {
     tuning.*size.size = static_cast<int64_t>(fields.Number());
+    sound = sound && tuning.*size.size >= 0 && tuning.*size.size <= kMostBytes;
   }
-  return fields.Done();
+  if (!sound) *this = {};
+  return sound && fields.Done();
 }
 
 Status FindEntrance(const GroupSpec& spec, std::string* name, JobIdentity* job) {
@@ -109,7 +121,10 @@ Status Entrance::Look() {
   if (door_ != nullptr) {
     COLLOPS_RETURN_IF_ERROR(AcceptOfHosts());
   } else {
-    if (!listener_.valid()) listener_ = Listen(name_);
+    for (int i = 0; i < kNames && !listener_.valid(); ++i) {
+      listener_ = Listen(NameInTurn(name_, i));
+      if (!listener_.valid() && OutOfDescriptors()) return TooManyFiles();
+    }
     if (listener_.valid()) COLLOPS_RETURN_IF_ERROR(Accept());
   }
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
@@ -184,7 +199,8 @@ bool Entrance::Greet(Guest* guest, const Frame& frame) {
 // After its hello it says which meeting it has met in, and nothing else.
 void Entrance::Hear(Guest* guest) {
   Frame frame;
-  while (guest->connection.Receive(&frame)) {
+  // Whoever sends without end is heard again in the next round.
+  for (int i = 0; i < kMostHeard && guest->connection.Receive(&frame); ++i) {
     FieldReader fields(frame);
     const bool met = ReadLocalKind(&fields) == MessageKind::kDone;
     if (met) guest->met = fields.Number();
@@ -202,7 +218,7 @@ std::string Entrance::Hindrance() const {
                : Concat("; rank 0 did not reach the job's port, where they look for it: ", why);
   }
   if (!listener_.valid()) {
-    return "; another process on this host has taken the socket of this job and comm_domain";
+    return "; other processes on this host have taken the sockets of this job and comm_domain";
   }
   return of_other_version_ == 0
              ? ""
@@ -266,15 +282,23 @@ void Entrance::Release() {
 Entrant::Entrant(std::string name, const RendezvousSpec& place)
     : name_(std::move(name)), way_(std::make_unique<WayOfHosts>(place)) {}
 
+// Also if it is connected: to the last name at which somebody listens now.
 Status Entrant::ConnectHere() {
-  UniqueFd socket = ConnectTo(name_);
-  if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
+  const bool is_connected = connection_.alive();
+  UniqueFd socket;
+  int index = kNames;
+  while (!socket.valid() && --index > (is_connected ? index_ : -1)) {
+    socket = ConnectTo(NameInTurn(name_, index));
+  }
+  if (!socket.valid()) return !is_connected && OutOfDescriptors() ? TooManyFiles() : Ok();
+  index_ = index;
   uid_t uid = 0;
   COLLOPS_CHECK_ARG(SameUser(socket, &pid_, &uid), ERROR_PEER_LOST, "process ", pid_,
                     " of another user (uid ", uid,
                     ") listens under the name of this group: end it, or set another "
                     "COLLOPS_JOB_ID in all its processes");
   connection_ = Connection(std::move(socket), Concat("process ", pid_));
+  is_here_ = true;
   return Greet({});
 }
 
@@ -297,6 +321,7 @@ Status Entrant::ConnectToHosts() {
   }
   if (!way_->connector->proven()) return Ok();
   connection_ = std::move(way_->connector->connection());
+  is_here_ = false;
   way_->where.reset();
   SocketAddress own = connection_.own_address();
   own.set_port(0);
@@ -323,7 +348,7 @@ Status Entrant::Greet(const Row& row) {
 
 Status Entrant::Look(Invitation* invitation, bool* invited) {
   *invited = false;
-  if (!connection_.alive()) COLLOPS_RETURN_IF_ERROR(ConnectHere());
+  if (!connection_.alive() || (is_here_ && !HasNews())) COLLOPS_RETURN_IF_ERROR(ConnectHere());
   if (!connection_.alive() && way_ != nullptr) COLLOPS_RETURN_IF_ERROR(ConnectToHosts());
   if (!connection_.alive()) {
     std::this_thread::sleep_for(kConnectAgain);
@@ -337,7 +362,7 @@ Status Entrant::Look(Invitation* invitation, bool* invited) {
 
 Status Entrant::Take() {
   Frame frame;
-  while (connection_.Receive(&frame)) {
+  for (int i = 0; i < kMaxGroupRanks + kMostHeard && connection_.Receive(&frame); ++i) {
     FieldReader fields(frame);
     const MessageKind kind = ReadLocalKind(&fields);
     const bool fits = kind != MessageKind::kOtherVersion && kind != MessageKind::kNone;

@@ -179,6 +179,8 @@ class Entrant {
   bool is_new_ = false;    // it is complete, and Look() has not returned it
   uint64_t released_ = 0;  // the token of the meeting that stays
   Connection connection_;
+  bool is_here_ = false;  // it is to a socket of this host, with a name of that index
+  int index_ = 0;
   pid_t pid_ = 0;  // of the other end
 };
 
