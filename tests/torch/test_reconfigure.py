@@ -93,6 +93,22 @@ def test_smaller_and_larger_in_turn(tmp_path: Path) -> None:
     ]
 
 
+def test_members_and_newcomers_split_a_group(tmp_path: Path) -> None:
+    def work(rank: int) -> Any:
+        me = Member(tmp_path, rank, 3)
+        handles = me.handles()
+        if rank < 2:
+            me.turn(1, handles[:2])
+            me.group.split_group([1, 0]).barrier()
+        me.turn(2, me.handles())
+        part, x = me.group.split_group([2, 0]), torch.tensor([rank + 1.0])
+        if part is not None:
+            part.allreduce(x).wait()
+        return x.item()
+
+    assert run_ranks(work, 3) == [4, 2, 4]
+
+
 def test_after_a_loss_and_after_an_abort(tmp_path: Path) -> None:
     def work(rank: int) -> Any:
         me = Member(tmp_path, rank, 3)
@@ -143,6 +159,8 @@ def test_wrong_arguments_leave_the_group_as_it_is(tmp_path: Path) -> None:
             told(lambda: me.turn(2, [])),
             told(lambda: me.turn(2, [handles[0], handles[0]])),
             told(lambda: me.turn(2, [handles[1 - rank]])),
+            told(lambda: me.turn(2, {handles[rank], "gloo:7"})),
+            told(lambda: me.turn(2, [handles[rank], "7"])),
         ]
         return [before, *(text.partition(", collops:")[0] for text in heard)], me.sum()
 
@@ -153,6 +171,8 @@ def test_wrong_arguments_leave_the_group_as_it_is(tmp_path: Path) -> None:
         "reconfigure: the handles lack this process's",
         "reconfigure: a handle is there twice",
         "reconfigure: the handles lack this process's",
+        "reconfigure: a handle is 'gloo:7', which is none of a collops group",
+        "reconfigure: a handle is '7', which is none of a collops group",
     ]
     heard, found = run_ranks(work, 2)[0]
     assert [text.replace("all_reduce", "allreduce") for text in heard] == [

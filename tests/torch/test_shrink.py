@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 import collops.torch  # noqa: E402
+from collops.errors import ErrorCode, raise_status  # noqa: E402
+from collops.torch import shrinking  # noqa: E402
 from tests.torch.groups import (  # noqa: E402
     default_group,
     end_here,
@@ -136,6 +138,52 @@ def test_again_and_again() -> None:
     name = "0 without [0]", "0 without [0] without [2]", "0 without [0] without [2] without [0]"
     expected = [((1, 2, 3), name[0]), ((0, 1), name[1]), ((1,), name[2])]
     assert run_losing(work, 4) == [None, None, expected, None]
+
+
+def test_a_loss_that_only_some_learn_of_in_shrink() -> None:
+    """The others learn of it by a call of the new group: both get the same name at last."""
+    made = shrinking._new_store
+
+    def work(rank: int) -> Any:
+        def and_then(*args: Any) -> Any:
+            shrinking._new_store = made
+            store, _ = made(*args)
+            store.wait(["rank 0 has the group"])
+            if rank == 3:
+                end_here()
+            raise_status(ErrorCode.ERROR_PEER_LOST, "rank 3 has ended")
+
+        total()
+        if rank == 1:
+            end_here()
+        if rank > 1:
+            shrinking._new_store = and_then
+        new = lose()
+        if rank == 0:
+            new.get_group_store().set("rank 0 has the group", "")
+            with pytest.raises((collops.PeerLostError, collops.AbortedError)):
+                while True:
+                    total()
+            new = collops.torch.shrink()
+        x = torch.tensor([rank + 1.0])
+        new.split_group([1, 0]).allreduce(x).wait()
+        check(new)
+        return new.group_name, x.item()
+
+    name = "0 without [1] without [2]"
+    assert run_losing(work, 4) == [(name, 4.0), None, (name, 4.0), None]
+
+
+def test_rank_0_cannot_open_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise MemoryError("no more")
+
+    def work(rank: int) -> str:
+        return told(collops.torch.shrink)
+
+    monkeypatch.setattr(shrinking, "_open_store", fail)
+    fault = "ERROR_RT_FAIL shrink: rank 0 cannot open a store: MemoryError: no more"
+    assert run_group(work, 2) == [fault, fault]
 
 
 def test_started_calls_end() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,13 +13,10 @@ from torch.distributed.constants import default_pg_nccl_timeout, default_pg_time
 from collops.errors import ErrorCode, raise_status
 from collops.launch.place import limit_of_variable
 from collops.torch.group import Group
-from collops.torch.hooks import check_for_nan
 from collops.torch.meeting import meet
-from collops.torch.private import c10d
 from collops.torch.reconfigure import NoRanks, Turns
 
 _LISTENS = "0A"  # a state in /proc/net/tcp
-_NAN_CHECK = "TORCH_DIST_NAN_CHECK"  # of torch 2.14, whose own check a group of ours does not call
 
 
 def create(options: Any, _: Any) -> Group:
@@ -28,15 +24,11 @@ def create(options: Any, _: Any) -> Group:
     store, name, limit_s = options.store, options.group_id, _limit_s(options.timeout)
     place = options.group_rank, options.group_size
     if getattr(options, "enable_reconfigure", False):  # torch 2.14 has it
-        communicator: Any = NoRanks(*place, limit_s)
-        group = Group(communicator, store, name)
+        none: Any = NoRanks(*place, limit_s)
+        group = Group(none, store, name)
         group.turns = Turns(store, options.group_rank)
-    else:
-        communicator = meet(store, *place, name, limit_s)
-        group = Group(communicator, store, name)
-    if os.environ.get(_NAN_CHECK) == "1" and hasattr(c10d, "NanCheckHook"):
-        group.hooks.add(group, _NAN_CHECK, before=partial(check_for_nan, communicator.rank))
-    return group
+        return group
+    return Group(meet(store, *place, name, limit_s), store, name)
 
 
 def refuse_without_store(error: Exception) -> NoReturn:

@@ -58,6 +58,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         self._splits = 0
         self._of_devices: dict[str, DeviceCalls] = {}  # by the kind
         self.hooks = Hooks()
+        self.hooks.check_if_asked(self)
         self.turns: Turns | None = None  # of a group that gets other ranks by reconfigure()
 
     @property
@@ -204,7 +205,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         communicator = meet_in_turn(place, self.group_name, limit_s)
         communicator.timeout_s = own_s
         Calls.__init__(self, communicator, self.group_name)
-        self._store = place[-1]
+        self._store, self._splits = place[-1], 0  # as one that joins has them
         return EndedWork([])
 
     def monitored_barrier(

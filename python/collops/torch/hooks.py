@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collops.torch.calls import Calls
 
     Hook = Callable[[Any], object]
+
+_NAN_CHECK = "TORCH_DIST_NAN_CHECK"  # of torch 2.14, whose own check a group of ours does not call
 
 # The calls that have hooks: their names for these, and the core's; messages have none of the core.
 _CALLS = {
@@ -73,6 +76,19 @@ class Hooks:
             self._before[hook_id] = before
         if after is not None:
             self._after[hook_id] = after
+
+    def check_if_asked(self, group: Any) -> None:
+        """Looks for NaN before each call of the group, if torch's variable asks for it."""
+        if os.environ.get(_NAN_CHECK) == "1" and hasattr(c10d, "NanCheckHook"):
+            self.add(group, _NAN_CHECK, before=functools.partial(_check_for_nan, group))
+
+    def add_those_of(self, group: Any, old: Hooks) -> None:
+        """Registers another group's hooks for this one, which has a check for NaN of its own."""
+        for hook_id, hook in old._before.items():
+            if hook_id != _NAN_CHECK:
+                self.add(group, hook_id, before=hook)
+        for hook_id, hook in old._after.items():
+            self.add(group, hook_id, after=hook)
 
     def remove_before(self, hook_id: Any) -> None:
         """Forgets a hook, if there is such a one."""
@@ -161,8 +177,9 @@ def _run(hooks: dict[Any, Hook], said: Any) -> None:
         hook(said)
 
 
-def check_for_nan(rank: int, said: Any) -> None:
+def _check_for_nan(group: Any, said: Any) -> None:
     """A hook before each call: raises an error if what this rank sends has a NaN in it."""
+    rank = group.rank()  # a group may get other ranks
     if said.name == c10d.HookOpName.BROADCAST and said.root != rank:
         return
     for x in said.input_tensors:

@@ -5,6 +5,7 @@ As with gloo, the ranks of each turn meet at the group's store, so that it has t
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch.distributed as dist
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
 
 _FIRST = "collops"
+_HANDLE = re.compile(rf"{_FIRST}:(-?\d+):")  # and the rank with which its process has begun
 
 
 class NoRanks:
@@ -94,8 +96,13 @@ def meet_in_turn(place: tuple[int, int, Any], name: str, timeout_s: float) -> Co
 
 def _in_order(handles: Any) -> Sequence[str]:
     """The handles in the order of ranks; those of a set by the ranks that they began with."""
+    ranks: dict[str, int] = {}
+    for handle in handles:
+        if (found := _HANDLE.match(handle)) is None:
+            _refuse(f"a handle is {handle!r}, which is none of a collops group")
+        ranks[handle] = int(found[1])
     if isinstance(handles, (set, frozenset)):
-        return sorted(handles, key=lambda handle: (int(handle.split(":")[1]), handle))
+        return sorted(handles, key=lambda handle: (ranks[handle], handle))
     return list(handles)
 
 

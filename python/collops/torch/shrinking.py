@@ -101,9 +101,9 @@ def shrink(
             f"shrink: group {old.group_name!r} leaves tensors of other devices to torch's own "
             "group, which cannot be made smaller: destroy_process_group(), and make a new one",
         )
-    communicator, store, left = _go_on(old, exclude, timeout_s)
-    gone = sorted(set(range(old.size())) - set(left))
-    new = Group(communicator, store, f"{old.group_name} without {gone}")
+    communicator, store, name, left = _go_on(old, exclude, timeout_s)
+    new = Group(communicator, store, name)
+    new.hooks.add_those_of(new, old.hooks)
     new._set_group_desc(old.group_desc)
     new.bound_device_id = old.bound_device_id
     _replace(old, new, left)
@@ -128,10 +128,11 @@ def shrink_group(ranks_to_exclude: Sequence[int], group: Group, shrink_flags: in
 
 def _go_on(
     old: Group, exclude: Sequence[int] | None, timeout_s: float | None
-) -> tuple[Communicator, Any, list[int]]:
-    """The communicator of those that are left, their store, and their numbers in the old group.
+) -> tuple[Communicator, Any, str, list[int]]:
+    """The communicator of those that are left, their store, name, and numbers in the old group.
 
-    A rank that ends before all have the store is a loss of the new communicator.
+    A rank that ends before all have the store is a loss of the new communicator. Some may learn of
+    it here and others by a call of the new group, so that their old groups differ.
     """
     here = address_of_this_host(old.get_group_store())
     communicator, left = old.communicator, list(range(old.size()))
@@ -140,15 +141,20 @@ def _go_on(
         left = [left[rank] for rank in communicator.old_ranks]
         exclude = None
         try:
-            return communicator, _new_store(communicator, here), left
+            gone = sorted(set(range(old.size())) - set(left))
+            name = f"{old.group_name} without {gone}"
+            return communicator, *_new_store(communicator, here, name), left
         except _LOST:
             if not attempts_left:
                 raise
     raise AssertionError
 
 
-def _new_store(communicator: Communicator, here: str) -> Any:
-    """A store in the process of rank 0: new_group() and the first call on GPUs need one."""
+def _new_store(communicator: Communicator, here: str, name: str) -> tuple[Any, str]:
+    """A store in the process of rank 0, and rank 0's name of the group, by which ranks meet there.
+
+    new_group(), split_group() and the first call on GPUs need them.
+    """
     limit = timedelta(seconds=communicator.timeout_s)
     ranks = _from_each(communicator, this_process(here))
     store: Any = None
@@ -156,8 +162,9 @@ def _new_store(communicator: Communicator, here: str) -> Any:
     if communicator.rank == 0:
         try:
             store, place = _open_store(ranks, limit)
-        except (OSError, dist.DistError) as error:
-            place = {"fault": str(error)}
+            place["name"] = name
+        except Exception as error:  # the others wait for its word
+            place = {"fault": f"{type(error).__name__}: {error}"}
     place = _from_each(communicator, place)[0]
     if "fault" in place:
         communicator.close()
@@ -173,7 +180,7 @@ def _new_store(communicator: Communicator, here: str) -> Any:
         else:
             store.set_timeout(limit)
     communicator.barrier()
-    return store
+    return store, place["name"]
 
 
 def _from_each(communicator: Communicator, own: dict[str, Any]) -> list[dict[str, Any]]:

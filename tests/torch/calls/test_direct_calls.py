@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from torch._C import _distributed_c10d as c10d  # noqa: E402
 
-import collops  # noqa: E402
+import collops.torch  # noqa: E402
 from patience import patience  # noqa: E402
 from tests.torch.calls.call_table import data, poison  # noqa: E402
 from tests.torch.groups import default_group, run_group  # noqa: E402
@@ -236,6 +236,29 @@ if HAS_HOOKS:  # and with them the variable
         ]
         assert ranks[1] == [*(f"RuntimeError: {text}" for text in texts), "", "", ""]
         assert [message.count("NaN found") for message in ranks[0]] == [1, 1, 0, 0, 0]
+
+
+def _told_after_shrink(rank: int) -> list[Any] | None:
+    """What the hooks of a group are told of a sum, and of one with a NaN, without rank 0."""
+    told: list[Any] = []
+    dist.group.WORLD.register_pre_hook(1, lambda args: told.append(args.name.name))
+    dist.group.WORLD.register_post_hook(1, lambda args: told.append(args.async_op))
+    if rank == 0:
+        return None
+    new = collops.torch.shrink(exclude=[0])
+    dist.all_reduce(torch.ones(2))
+    with pytest.raises(RuntimeError, match="NaN found in input tensor, on rank 1"):
+        dist.all_reduce(torch.tensor([math.nan if new.rank() == 1 else 1.0]))
+    return told
+
+
+if HAS_HOOKS:
+
+    def test_hooks_and_the_check_for_nan_are_those_of_the_group_that_shrink_makes() -> None:
+        env = {"TORCH_DIST_NAN_CHECK": "1"}
+        first = ["ALLREDUCE", False]
+        # The check comes before the hook on rank 2, whose error rank 1 gets in its call.
+        assert run_group(_told_after_shrink, 3, env=env) == [None, [*first, "ALLREDUCE"], first]
 
 
 def _unsupported(rank: int) -> list[str]:
