@@ -113,7 +113,7 @@ class Shrinking {
     if (thrown) static_cast<void>(GiveUp());
     // Not by what this library writes.
     if (status.ok() && made_ == nullptr) {
-      status = Error(ERROR_INTERNAL_ERROR, kName, ": by the shared words all ranks that are left ",
+      status = Error(ERROR_RANK_MISMATCH, kName, ": by the shared words all ranks that are left ",
                      "have met, and rank ", spec_.rank, " has not");
     }
     if (!status.ok()) made_.reset();
