@@ -25,6 +25,8 @@ VERSIONS = ["2.9.0", "2.11.0", "newest"]
 TESTS = [
     "tests/torch/test_group.py",
     "tests/torch/test_run_ranks.py",
+    "tests/torch/test_shrink.py",
+    "tests/torch/test_reconfigure.py",
     "tests/torch/calls/test_calls.py",
     "tests/torch/calls/test_direct_calls.py",
     "tests/torch/calls/test_documented.py",
