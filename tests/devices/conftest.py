@@ -17,6 +17,14 @@ elif _ON_GPU:
     from tests.devices.on_gpu import Gpu
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out tests of the other kind of device."""
+    here = "npu" if _ON_NPU else "gpu"
+    items[:] = [
+        item for item in items if getattr(getattr(item, "obj", None), "only_on", here) == here
+    ]
+
+
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The simulated devices, for ranks that are forked. A mistake that CUDA has no answer for, such

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from multiprocessing import Event
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,20 @@ from tests.conformance.devices import BACKENDS_HERE, HERE
 LIMIT_S = patience(60)
 BACKENDS = pytest.mark.parametrize("backend", BACKENDS_HERE)
 MODES = pytest.mark.parametrize("threads", [False, True], ids=["processes", "threads"])
+
+
+def only_on(kind: str) -> Any:
+    """Of a test that the other kind of device does not collect (conftest.py)."""
+
+    def note(test: Any) -> Any:
+        test.only_on = kind
+        return test
+
+    return note
+
+
 # HCCL has no call that ends one on a stream.
-ON_GPUS = pytest.mark.skipif(HERE == "npu", reason="calls on streams end by an abort on GPUs alone")
+ON_GPUS, ON_NPUS = only_on("gpu"), only_on("npu")
 
 
 def begin(device: Any, rank: int, backend: str) -> collops.Communicator:
@@ -295,7 +308,7 @@ def test_a_new_process_takes_the_place_of_a_lost_one(device: Any, backend: str) 
     survive(4, [1], work)
 
 
-@pytest.mark.skipif(HERE != "npu", reason="GPUs have it")
+@ON_NPUS
 def test_no_new_process_joins_on_npus(device: Any) -> None:
     def work(rank: int) -> Any:
         comm = begin(device, rank, "hccl")
@@ -328,17 +341,20 @@ def test_a_stream_that_does_not_end_is_an_error(device: Any, backend: str) -> No
     assert others == [[1, 2], [1, 2]]
 
 
-@pytest.mark.skipif(HERE != "npu", reason="calls on streams end by an abort on GPUs")
+@ON_NPUS
 def test_a_call_that_failed_on_an_npu_is_an_error(device: Any) -> None:
+    has_begun = Event()
+
     def work(rank: int) -> None:
         comm, stream = begin(device, rank, "hccl"), device.stream()
         call = Sum(device, comm, rank)
         call.execute(stream)
         stream.synchronize()
         if rank == 1:
-            time.sleep(0.5)
+            assert has_begun.wait(LIMIT_S)
             die()
         call.execute(stream)
+        has_begun.set()
         with pytest.raises(RuntimeError):
             stream.synchronize()
         words = r"shrink: an earlier call failed, AllReduce .*HCCL_E_REMOTE.*; nothing ends it: end"

@@ -392,9 +392,11 @@ Status Communicator::Grow(int count, double timeout_s, std::shared_ptr<Communica
     // The same on all ranks.
     const Status able = group.CheckGrows();
     if (!able.ok()) return control.KeepGroupAfter(able);
-    if (count < 1 || count > control::kMaxRanks - size()) {
-      const Status bad = Error(ERROR_INVALID_PARAM, kGrow, ": n must be from 1 to ",
-                               control::kMaxRanks - size(), ", got ", count);
+    const bool on_hosts = control.endpoint().group().introduction != nullptr;
+    const int most = (on_hosts ? control::kMaxGroupRanks : control::kMaxRanks) - size();
+    if (count < 1 || count > most) {
+      const Status bad =
+          Error(ERROR_INVALID_PARAM, kGrow, ": n must be from 1 to ", most, ", got ", count);
       COLLOPS_RETURN_IF_ERROR(control.Refuse(kGrow, bad));
       return bad;
     }

@@ -263,7 +263,7 @@ TEST(ALateRankIsLeftOutAndLearnsIt) {
   for (const size_t late : {0, 2}) {
     Ranks ranks(3);
     for (size_t r = 0; r < 3; ++r) {
-      if (r != late) ranks.all[r]->Begin(ranks.rows, {}, 0.2);
+      if (r != late) ranks.all[r]->Begin(ranks.rows, {}, check::Patience(1.0));
     }
     const size_t first = late == 0 ? 1 : 0;
     const size_t second = late == 2 ? 1 : 2;

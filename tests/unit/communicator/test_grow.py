@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+from multiprocessing import Semaphore
 from typing import Any
 
 import numpy as np
@@ -89,9 +89,11 @@ def test_members_and_new_processes_go_on(threads: bool, members: int, new: int) 
 
 @MODES
 def test_nobody_comes_and_then_one_does(threads: bool) -> None:
+    have_heard = Semaphore(0)
+
     def work(process: int) -> Any:
         if process == 2:
-            time.sleep(patience(0.5))
+            assert all(have_heard.acquire(timeout=JOIN_S) for _ in range(2))
             return check(collops.init(join="dp", timeout_s=JOIN_S))
         comm = collops.init(process, 2, comm_domain="dp")
         heard = told(lambda: comm.grow(1, timeout_s=0.1 + process))  # the least counts
@@ -99,6 +101,7 @@ def test_nobody_comes_and_then_one_does(threads: bool) -> None:
             "ERROR_TIMEOUT grow: 0 of 1 new process came within 0.1 s; this group is as it was. "
             'A new process calls collops.init(join="dp") with '
         )
+        have_heard.release()
         assert comm.all_reduce(np.array([process])).tolist() == [1]
         return check(comm.grow(1, timeout_s=JOIN_S))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from multiprocessing import Event
 from typing import Any
 
 import numpy as np
@@ -201,8 +202,8 @@ def test_a_rank_that_does_not_come_is_left_out(threads: bool) -> None:
         comm = collops.init()
         comm.barrier()
         if rank != 1:
-            return check(comm.shrink(timeout_s=0.3))
-        time.sleep(patience(2))
+            return check(comm.shrink(timeout_s=patience(1)))
+        time.sleep(patience(4))
         assert told(comm.barrier)
         return told(comm.shrink)
 
@@ -237,17 +238,20 @@ def test_again_and_again_and_of_a_part() -> None:
 
 
 def test_a_second_thread() -> None:
+    refused = Event()
+
     def work(rank: int) -> Any:
         comm = collops.init()
         comm.barrier()
         if rank == 1:
-            time.sleep(1.0)
+            assert refused.wait(patience(30))
             return check(comm.shrink())
         found: list[Any] = []
         first = threading.Thread(target=lambda: found.append(check(comm.shrink())))
         first.start()
-        time.sleep(0.3)
+        time.sleep(patience(0.5))
         found.append(told(comm.shrink))
+        refused.set()
         first.join()
         return found
 
