@@ -18,7 +18,7 @@ test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 	@$(SETUP) package test torch ucx
 	@$(RUN) tools/run_tests.py $(ARGS)
 
-test-faults: ## every test of faults, invalid data and dying ranks, in full: about 10 minutes
+test-faults: ## every test of faults, invalid data and dying ranks, in full: about 15 minutes
 	@$(SETUP) package test
 	@$(RUN) tools/faults.py $(ARGS)
 
