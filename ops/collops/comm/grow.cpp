@@ -101,6 +101,13 @@ class Growing {
   std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
 
   Status Run(double timeout_s) {
+    const Status status = Go(timeout_s);
+    if (!status.ok()) Drop();
+    return status;
+  }
+
+ private:
+  Status Go(double timeout_s) {
     double least_s = 0;
     COLLOPS_RETURN_IF_ERROR(AgreeOnWish(timeout_s, &least_s));
     deadline_ = Deadline::After(least_s);
@@ -121,7 +128,6 @@ class Growing {
     }
   }
 
- private:
   Status AgreeOnWish(double timeout_s, double* least_s) {
     const Wish own{count_, timeout_s};
     std::vector<Wish> wishes(static_cast<size_t>(size_));

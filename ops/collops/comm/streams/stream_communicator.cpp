@@ -402,7 +402,7 @@ bool StreamCommunicator::HaveAllCallsEnded(const RankSet& others) const {
 void StreamCommunicator::AwaitCalls(double limit_s, const RankSet& excluded) {
   AwaitIdle(std::min(limit_s, kMomentS));
   if (!control().streams_ended()) return;
-  control().endpoint().PublishCallsEnded();
+  PublishCallsEnded();
   const Deadline moment = Deadline::After(kMomentS);
   while (!HaveAllCallsEnded(excluded) && !moment.Passed() && !control().failed() &&
          control().Peek("shrink").ok() && !Interrupted()) {
@@ -437,8 +437,13 @@ Status StreamCommunicator::EndCalls(const Deadline& deadline) {
                     " has failed, and the runtime does not say whether it has ended: end this "
                     "process");
   AbortCalls();
-  control().endpoint().PublishCallsEnded();
+  PublishCallsEnded();
   return Ok();
+}
+
+// Not where graphs are left: what replays them writes to the peers' memory.
+void StreamCommunicator::PublishCallsEnded() {
+  if (!calls_.has_graphs()) control().endpoint().PublishCallsEnded();
 }
 
 bool StreamCommunicator::Release() {

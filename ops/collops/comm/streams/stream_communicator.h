@@ -340,6 +340,7 @@ class StreamCommunicator : public BackendCommunicator {
   Status CheckMeetsAnew(const char* name) const;
   bool IsIdle();
   Status FindProgress(DeviceRuntime::Progress* progress, std::string* ahead);
+  void PublishCallsEnded();
   void WaitForStreams(double limit_s);
   void AwaitIdle(double limit_s);
   // What this rank would be refused and its peers would not hear of: a tag, any source, a message

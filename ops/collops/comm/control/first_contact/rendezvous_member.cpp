@@ -253,6 +253,8 @@ Status RendezvousMember::Handle(const Frame& frame) {
     case MessageKind::kEnded:
     case MessageKind::kHello:
     case MessageKind::kPeer:
+    case MessageKind::kJoin:
+    case MessageKind::kInvitation:
     case MessageKind::kOtherVersion:
       break;
   }
