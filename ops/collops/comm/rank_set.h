@@ -36,6 +36,15 @@ class RankSet {
   std::vector<bool> has_;
 };
 
+// "[0, 2]": those of a group of `size` that are in the set.
+inline std::string ListOf(const RankSet& ranks, int size) {
+  std::string list;
+  for (int r = 0; r < size; ++r) {
+    if (ranks.Contains(r)) list += Concat(list.empty() ? "" : ", ", r);
+  }
+  return Concat("[", list, "]");
+}
+
 // "rank 2 of 3", "ranks 1, 3 of 4": those of a group that are not in the set. Of many, the first.
 inline std::string RanksMissing(const RankSet& present, int rank_size) {
   constexpr int kMostListed = 16;

@@ -29,14 +29,6 @@ constexpr double kSeenS = 1.0;
 // An attempt ends early because a rank ends or is late, so there are about as many as ranks.
 constexpr int kSpareAttempts = 16;
 
-std::string ListOf(const RankSet& ranks, int size) {
-  std::string list;
-  for (int r = 0; r < size; ++r) {
-    if (ranks.Contains(r)) list += Concat(list.empty() ? "" : ", ", r);
-  }
-  return Concat("[", list, "]");
-}
-
 Status ReadExcluded(const std::vector<int>& exclude, int rank, int size, RankSet* excluded) {
   *excluded = RankSet::None(size);
   for (size_t i = 0; i < exclude.size(); ++i) {

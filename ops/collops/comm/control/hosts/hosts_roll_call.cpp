@@ -24,14 +24,6 @@ bool Differ(const RankSet& a, const RankSet& b, int size) {
   return false;
 }
 
-std::string ListOf(const RankSet& ranks, int size) {
-  std::string list;
-  for (int r = 0; r < size; ++r) {
-    if (ranks.Contains(r)) list += Concat(list.empty() ? "" : ", ", r);
-  }
-  return Concat("[", list, "]");
-}
-
 }  // namespace
 
 HostsRollCall::HostsRollCall(const Introduction* introduction, Spec spec)
