@@ -95,13 +95,14 @@ class Growing {
         spec_(part),
         size_(part.rank_size),
         count_(count),
-        hosts_(control->endpoint().group().introduction) {}
+        hosts_(control->endpoint().group().introduction),
+        lobby_(control->lobby()) {}
 
   // The new communicator, which stays; null if this returns an error.
   std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
 
   Status Run(double timeout_s) {
-    const Status status = Go(timeout_s);
+    const Status status = control::Control::Catch(kGrow, [&] { return Go(timeout_s); });
     if (!status.ok()) Drop();
     return status;
   }
@@ -224,7 +225,7 @@ class Growing {
     }
     next_->secret = hosts_->secret;
     next_->address = hosts_->address;
-    next_->lobby = hosts_->lobby;
+    next_->lobby = lobby_;
     return Ok();
   }
 
@@ -309,14 +310,12 @@ class Growing {
   }
 
   void Drop() {
-    // What this rank listens with is still the old group's.
-    if (made_ != nullptr) ControlOf(*made_).HandOnListening();
     made_.reset();
     if (next_ == nullptr) return;
     // A host that has just reached this one is not to wait for it.
     control::GroupSpec in_vain = spec_;
     in_vain.meeting = meeting_;
-    next_->lobby->EndMeeting(control::ProofNameOf(in_vain));
+    if (lobby_ != nullptr) lobby_->EndMeeting(control::ProofNameOf(in_vain));
   }
 
   Status Meet(uint64_t token) {
@@ -369,7 +368,8 @@ class Growing {
   const int size_;
   const int count_;
   const std::shared_ptr<control::Introduction> hosts_;  // null: the group is on one host
-  std::shared_ptr<control::Introduction> next_;         // of the new group
+  const std::shared_ptr<control::Lobby> lobby_;
+  std::shared_ptr<control::Introduction> next_;  // of the new group
   Deadline deadline_ = Deadline::After(0);
   std::optional<control::Entrance> entrance_;  // of rank 0
   JobIdentity job_;

@@ -100,8 +100,9 @@ class Joining {
     spec.meeting = invitation.meeting();
     spec.timeout_s = control::MeetingS(deadline_);
     spec.one_host = !invitation.on_hosts;
+    std::shared_ptr<control::Lobby> lobby;
     if (invitation.on_hosts) {
-      spec.introduction = Introduce(invitation);
+      spec.introduction = Introduce(invitation, &lobby);
       COLLOPS_CHECK_ARG(spec.introduction != nullptr, ERROR_RANK_MISMATCH,
                         "its group is on several hosts, but invites by a socket of this one");
     }
@@ -147,14 +148,15 @@ class Joining {
   }
 
   // Of a group on several hosts.
-  std::shared_ptr<control::Introduction> Introduce(const control::Invitation& invitation) {
+  std::shared_ptr<control::Introduction> Introduce(const control::Invitation& invitation,
+                                                   std::shared_ptr<control::Lobby>* lobby) {
     std::unique_ptr<control::JobListener> listener = guest_->TakeListener();
     if (listener == nullptr) return nullptr;
     auto made = std::make_shared<control::Introduction>();
     made->rows = invitation.rows;
     made->secret = secret_;
     made->address = invitation.rows[static_cast<size_t>(invitation.rank)].address;
-    made->lobby = std::make_shared<control::Lobby>(std::move(listener));
+    made->lobby = *lobby = std::make_shared<control::Lobby>(std::move(listener));
     return made;
   }
 

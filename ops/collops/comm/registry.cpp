@@ -380,10 +380,6 @@ void Communicator::Leave(const std::string& reason, bool goes_on) {
   group.control_->Close(reason, goes_on ? control::kGoesOn : control::kClosed);
   EndStarted();
   group.OnClose();
-  static_cast<void>(group.control_->Alone("Close", [&]() -> Status {
-    group.control_->StopListening();
-    return Ok();
-  }));
   Registry::Forget(this);
   if (recording::On()) recording::Flush();
 }

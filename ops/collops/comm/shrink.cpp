@@ -242,6 +242,7 @@ class ShrinkingOnHosts {
         excluded_(excluded),
         deadline_(Deadline::After(timeout_s)),
         introduction_(control->endpoint().group().introduction),
+        lobby_(control->lobby()),
         name_(control->spec().meeting) {
     for (int r = 0; r < spec.rank_size; ++r) members_.push_back(r);
   }
@@ -250,14 +251,11 @@ class ShrinkingOnHosts {
   std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
 
   Status Run() {
-    Status status;
-    for (uint64_t attempt = 0; status.ok() && made_ == nullptr; ++attempt) {
-      status = CheckAttempts(attempt, spec_.rank_size);
-      if (status.ok()) status = Attempt();
+    for (uint64_t attempt = 0; made_ == nullptr; ++attempt) {
+      COLLOPS_RETURN_IF_ERROR(CheckAttempts(attempt, spec_.rank_size));
+      COLLOPS_RETURN_IF_ERROR(Attempt());
     }
-    // Who looks for this rank is not to wait for it.
-    if (control_.left()) control_.StopListening();
-    return status;
+    return Ok();
   }
 
  private:
@@ -267,6 +265,7 @@ class ShrinkingOnHosts {
   }
 
   Status Attempt() {
+    COLLOPS_RETURN_IF_ERROR(CheckStays(control_));
     control::HostsRollCall roll(introduction_.get(), RollSpec());
     while (!roll.decided()) {
       COLLOPS_RETURN_IF_ERROR(CheckStays(control_));
@@ -279,7 +278,7 @@ class ShrinkingOnHosts {
       roll.Sleep();
     }
     GoOnAmong(roll);
-    const Status met = Meet(&roll);
+    const Status met = control::Control::Catch(kName, [&] { return Meet(&roll); });
     if (met.ok()) {
       roll.Arrive();
       return Ok();
@@ -287,7 +286,7 @@ class ShrinkingOnHosts {
     if (made_ != nullptr) ControlOf(*made_).Close(met.message(), control::kHasNotMet);
     made_.reset();
     // A host that has just reached this one is not to wait for it.
-    introduction_->lobby->EndMeeting(control::ProofNameOf(SpecOfNew()));
+    lobby_->EndMeeting(control::ProofNameOf(SpecOfNew()));
     if (IsOfOthers(met) || roll.MeetsInVain()) return Ok();
     return Error(met.code(), kName, ": ", met.message());
   }
@@ -316,7 +315,7 @@ class ShrinkingOnHosts {
     }
     next->secret = introduction_->secret;
     next->address = introduction_->address;
-    next->lobby = introduction_->lobby;
+    next->lobby = lobby_;
     before_ = std::exchange(introduction_, next);  // the roll call still reads it
     members_ = members;
     name_ = Concat("shrink ", roll.token());
@@ -356,6 +355,7 @@ class ShrinkingOnHosts {
   const Deadline deadline_;
   std::shared_ptr<control::Introduction> introduction_;
   std::shared_ptr<control::Introduction> before_;
+  const std::shared_ptr<control::Lobby> lobby_;
   std::string name_;
   std::vector<int> members_;  // as spec_ numbers them
   bool at_first_ = true;

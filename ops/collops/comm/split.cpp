@@ -68,29 +68,29 @@ Status FindSecret(const control::GroupSpec& spec, const std::string& completed,
 }
 
 // Listens at this host's address, at a free port.
-Status OpenListener(control::Introduction* made, Card* card) {
+Status OpenListener(const std::string& own_address, control::JobListener* listener, Card* card) {
   control::SocketAddress address;
-  COLLOPS_RETURN_IF_ERROR(control::Resolve(made->address, 0, &address));
-  control::JobListener& listener = made->lobby->listener();
-  COLLOPS_RETURN_IF_ERROR(listener.Open(address));
-  const std::string host = listener.address().Host();
+  COLLOPS_RETURN_IF_ERROR(control::Resolve(own_address, 0, &address));
+  COLLOPS_RETURN_IF_ERROR(listener->Open(address));
+  const std::string host = listener->address().Host();
   std::strncpy(card->address, host.c_str(), sizeof(card->address) - 1);
-  card->port = listener.address().port();
+  card->port = listener->address().port();
   return Ok();
 }
 
 // The ranks of a subgroup that this rank joins: itself, and where its host listens.
 Status Prepare(control::Control* parent, const std::vector<int>& members,
-               control::Introduction* made, Card* card) {
+               control::Introduction* made, std::shared_ptr<control::Lobby>* lobby, Card* card) {
   const control::Group& group = parent->endpoint().group();
   COLLOPS_RETURN_IF_ERROR(FindSecret(parent->spec(), group.table_digest, &made->secret));
   made->address = group.address;
-  made->lobby =
+  made->lobby = *lobby =
       std::make_shared<control::Lobby>(std::make_unique<control::JobListener>(made->secret));
   const auto lowest = std::find_if(members.begin(), members.end(), [&](int member) {
     return group.peers[static_cast<size_t>(member)].host == group.host;
   });
-  return *lowest == parent->spec().rank ? OpenListener(made, card) : Ok();
+  return *lowest == parent->spec().rank ? OpenListener(made->address, &(*lobby)->listener(), card)
+                                           : Ok();
 }
 
 // A call of `parent` in which the ranks of each subgroup on several hosts tell each other where
@@ -98,13 +98,14 @@ Status Prepare(control::Control* parent, const std::vector<int>& members,
 // subgroup, in its order; *introduction stays null if it is on one host, or empty. A rank that
 // cannot listen refuses the call.
 Status Introduce(control::Control* parent, const std::vector<int>& members,
-                 std::shared_ptr<control::Introduction>* introduction) {
+                 std::shared_ptr<control::Introduction>* introduction,
+                 std::shared_ptr<control::Lobby>* lobby) {
   const control::Group& group = parent->endpoint().group();
   Card own;
   std::shared_ptr<control::Introduction> made;
   if (control::OnSeveralHosts(group, members)) {
     made = std::make_shared<control::Introduction>();
-    const Status prepared = Prepare(parent, members, made.get(), &own);
+    const Status prepared = Prepare(parent, members, made.get(), lobby, &own);
     if (!prepared.ok()) {
       COLLOPS_RETURN_IF_ERROR(parent->Refuse("split", prepared));
       return prepared;
@@ -136,6 +137,7 @@ struct BackendCommunicator::Part {
   std::string name;  // equal on its ranks, and no other subgroup's
   bool kept = false;
   std::shared_ptr<control::Introduction> introduction;
+  std::shared_ptr<control::Lobby> lobby;  // until its hosts have met
   std::shared_ptr<void> of_backend;
 };
 
@@ -166,7 +168,7 @@ Status BackendCommunicator::MakeSubgroup(int color, int key, bool kept,
   if (color >= 0) part.members = Members(choices, color);
   part.name = Concat("/split ", choices[0].token, ".", color);
   if (Spreads(control_->endpoint().group(), choices)) {
-    COLLOPS_RETURN_IF_ERROR(Introduce(control_.get(), part.members, &part.introduction));
+    COLLOPS_RETURN_IF_ERROR(Introduce(control_.get(), part.members, &part.introduction, &part.lobby));
   }
   const auto place = std::find(part.members.begin(), part.members.end(), rank());
   const int index = color < 0 ? -1 : static_cast<int>(place - part.members.begin());

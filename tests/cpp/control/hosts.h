@@ -65,8 +65,11 @@ class Hosts {
     if (end >= 0) close(std::exchange(end, -1));
   }
 
-  // The communicator of one rank. The lowest rank of each host runs its watcher.
-  std::shared_ptr<Communicator> Make(int rank, double timeout_s) {
+  // The communicator of one rank. The lowest rank of each host runs its watcher. `lobby`: where it
+  // listens; null: nowhere.
+  std::shared_ptr<Communicator> Make(
+      int rank, double timeout_s,
+      const std::shared_ptr<collops::control::Lobby>& lobby = nullptr) {
     collops::CommunicatorSpec spec;
     spec.backend = "toy";
     spec.comm_domain = "several hosts";
@@ -75,6 +78,7 @@ class Hosts {
     spec.timeout_s = timeout_s;
     spec.comm_mode = collops::COMM_MULTI_THREAD;
     collops::control::Group group = GroupOf(rank);
+    group.lobby = lobby;
     if (rank == 0 || HostOfRank(rank - 1) != group.host) {
       group.watcher = std::make_shared<collops::control::Watcher>(
           GroupOf(rank), size(), wire_->EndOf(group.host), kFlushS);

@@ -67,7 +67,7 @@ class Rank {
   // Its process ends, or its caller gives up.
   void Die() {
     End();
-    lobby_->Close();
+    lobby_.reset();
     dead_ = true;
   }
 

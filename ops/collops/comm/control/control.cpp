@@ -245,13 +245,9 @@ std::byte* Control::backend_memory() {
   return static_cast<std::byte*>(endpoint().group().segment.data()) + Board::Bytes(spec_.rank_size);
 }
 
-void Control::StopListening() {
-  if (connection_ == nullptr || endpoint().group().introduction == nullptr) return;
-  endpoint().group().introduction->lobby->Close();
-}
-
-void Control::HandOnListening() {
-  if (connection_ != nullptr) endpoint().group().introduction.reset();
+std::shared_ptr<Lobby> Control::lobby() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return connection_ == nullptr ? nullptr : connection_->endpoint.group().lobby;
 }
 
 // A call that failed ends the group after the last step of the previous call, which is complete.
@@ -259,8 +255,6 @@ Status Control::Call::End(Status status) {
   const bool refused = control_->connection_ != nullptr && control_->connection_->step.refused();
   if (status.ok() || refused || control_->keeps_group_) return status;
   static_cast<void>(control_->Fail(status, std::max(control_->step_number(), step_before_ + 1)));
-  // Another thread has closed the communicator meanwhile.
-  if (control_->left()) control_->StopListening();
   if (status.code() != ERROR_RANK_MISMATCH) return status;
   return Error(status.code(), status.message(), "; this communicator has ended");
 }
@@ -370,6 +364,7 @@ void Control::FailLocked(const Status& status, uint64_t step) {
 void Control::PublishLeft(const std::string& reason) {
   if (streams_ended_) connection_->endpoint.PublishCallsEnded();
   connection_->endpoint.PublishLeft(reason, streams_ended_ ? calls_on_streams_.load() : 0, leaves_);
+  connection_->endpoint.group().lobby.reset();
 }
 
 // A reason that names this rank, "rank 0 called close()", says already what it did.
@@ -385,7 +380,6 @@ void Control::Abort(const std::string& reason) {
 void Control::Close(const std::string& reason, Leaving how) {
   if (how != kClosed) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    HandOnListening();
     leaves_ = how;
   }
   End(Error(ERROR_ABORTED, ActOfRank(" closed it: ", reason)), true, reason);

@@ -194,15 +194,13 @@ class Control {
   // Ends the group with `status` from `step` on; earlier steps are complete on all ranks.
   Status Fail(const Status& status, uint64_t step);
 
-  // Nobody reaches this rank any more, for a roll call of several hosts. Not while a call runs.
-  void StopListening();
-  // What this group listens with is another group's, and stays open. Not while a call runs.
-  void HandOnListening();
+  // Where the ranks of a group on several hosts reach this one; null once it has left. From any
+  // thread.
+  std::shared_ptr<Lobby> lobby() const;
 
   // From any thread. Abort() ends the calls of all ranks. Close() leaves the group: the other ranks
   // get `reason` when they next wait for this rank.
   void Abort(const std::string& reason);
-  // Where it is not for good, another group listens where this one did.
   void Close(const std::string& reason, Leaving how = kClosed);
   // As Abort(), with another error than ERROR_ABORTED.
   void EndAll(const Status& status) { End(status, false, status.message()); }

@@ -14,6 +14,7 @@
 namespace collops::control {
 
 class Control;
+class Lobby;
 struct Introduction;
 
 // A communicator's parameters, and what its ranks know of each other where another group has made
@@ -72,9 +73,11 @@ struct Group {
   std::string
       address;        // of this host, for connections of other hosts; only where there are several
   UniqueFd doorbell;  // wakes the watcher of this host; only where there are several hosts
-  // Who the ranks are and where each is reached, as long as the group lives; null: on one host, or
-  // of a subgroup.
+  // Who the ranks are and where each is reached; null: on one host, or of a subgroup.
   std::shared_ptr<Introduction> introduction;
+  // Where this rank is reached, until it leaves the group. A group that it was shrunk to, or that
+  // grew from it, shares it: the last one that is left closes it.
+  std::shared_ptr<Lobby> lobby;
   std::string table_digest;          // of a rank table that was completed at first contact
   std::shared_ptr<Watcher> watcher;  // set in the rank whose process runs the watcher
 };

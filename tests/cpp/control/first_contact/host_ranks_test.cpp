@@ -102,6 +102,9 @@ TEST(AMeetingThatIsStoppedEndsTheMeetingOfItsHost) {
   collops::control::GroupSpec spec = SpecOf(0);
   spec.introduction = std::make_shared<collops::control::Introduction>();
   spec.introduction->rows = Placed();
+  const auto lobby = std::make_shared<collops::control::Lobby>(
+      std::make_unique<collops::control::JobListener>(collops::control::JobSecret{}));
+  spec.introduction->lobby = lobby;
   HostsMeeting meeting(spec, ranks::FreshJob(), kBytes);
   meeting.Begin();
   meeting.Stop();

@@ -107,8 +107,10 @@ TEST(AHostIsJoinedByManyAtOnce) {
   collops::control::Introduction hosts;
   hosts.secret = kSecret;
   hosts.rows.resize(kHosts);
-  hosts.lobby = std::make_shared<collops::control::Lobby>(std::make_unique<JobListener>(kSecret));
-  JobListener& listener = hosts.lobby->listener();
+  const auto lobby =
+      std::make_shared<collops::control::Lobby>(std::make_unique<JobListener>(kSecret));
+  hosts.lobby = lobby;
+  JobListener& listener = lobby->listener();
   ASSERT_EQ(listener.Open(loopback::At("127.0.0.1")).message(), "");
   for (int host = 0; host < kHosts; ++host) {
     Row& row = hosts.rows[static_cast<size_t>(host)];

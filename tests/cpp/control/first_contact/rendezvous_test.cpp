@@ -116,15 +116,17 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
     hosts.rows[r].host = std::to_string(r);
     hosts.rows[r].address = "127.0.0.1";
   }
-  hosts.lobby = std::make_shared<Lobby>(std::make_unique<JobListener>(kSecret));
-  JobListener& listener = hosts.lobby->listener();
+  auto lobby = std::make_shared<Lobby>(std::make_unique<JobListener>(kSecret));
+  hosts.lobby = lobby;
+  JobListener& listener = lobby->listener();
   ASSERT_EQ(listener.Open(loopback::At("127.0.0.1")).message(), "");
   hosts.rows[0].port = listener.address().port();
   const auto join = [&](int rank, std::vector<Connection>* connections) {
     return ConnectHosts("dp", hosts, rank, nullptr, Deadline::After(kMeetS), connections);
   };
   const pid_t other = ranks::Start([&] {
-    hosts.lobby = std::make_shared<Lobby>(std::make_unique<JobListener>(kSecret));
+    const auto own = std::make_shared<Lobby>(std::make_unique<JobListener>(kSecret));
+    hosts.lobby = own;
     std::vector<Connection> connections;
     EXPECT_EQ(join(1, &connections).message(), "");
   });
@@ -140,7 +142,7 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
   std::vector<Connection> connections;
   EXPECT_EQ(join(0, &connections).message(), "");
   EXPECT_EQ(ranks::Wait(other).code, 0);
-  hosts.lobby->Close();
+  lobby.reset();
   const Status gone = join(1, &connections);
   EXPECT_EQ(gone.code(), ERROR_PEER_LOST);
   EXPECT_CONTAINS(gone.message(), "no connection to the host of rank 0");

@@ -194,33 +194,38 @@ void HostsMeeting::TellCancelled() {
 }
 
 Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
-  if (rendezvous_ == nullptr) return Join(deadline, group);
+  if (rendezvous_ == nullptr) return Join(introduction_->lobby.lock(), deadline, group);
   came_ = true;
   COLLOPS_RETURN_IF_ERROR(rendezvous_->Complete(deadline, &introduction_->rows));
   met_ = true;
   introduction_->address = introduction_->rows[static_cast<size_t>(spec_.rank)].address;
-  introduction_->lobby = std::make_shared<Lobby>(rendezvous_->TakeListener());
+  const auto lobby = std::make_shared<Lobby>(rendezvous_->TakeListener());
+  introduction_->lobby = lobby;
   MakeHost();
   host_->Begin();
-  const Status joined = Join(deadline, group);
+  const Status joined = Join(lobby, deadline, group);
   host_.reset();
   const Status all = rendezvous_->Finish(joined, deadline);
   met_ = false;
   // Whoever has reached this rank is not to wait for it.
-  if (!all.ok()) introduction_->lobby->Close();
+  if (!all.ok()) group->lobby.reset();
   return all;
 }
 
-Status HostsMeeting::Join(const Deadline& deadline, Group* group) {
+Status HostsMeeting::Join(const std::shared_ptr<Lobby>& lobby, const Deadline& deadline,
+                          Group* group) {
+  COLLOPS_CHECK_ARG(lobby != nullptr, ERROR_ABORTED, "rank ", spec_.rank, " has left");
   COLLOPS_RETURN_IF_ERROR(host_->Complete(deadline, group));
   group->address = introduction_->address;
   const bool is_subgroup = rendezvous_ == nullptr && spec_.meeting.empty();
-  if (!is_subgroup) group->introduction = introduction_;
+  if (!is_subgroup) {
+    group->introduction = introduction_;
+    group->lobby = lobby;
+  }
   if (!host_->ConnectsHost(spec_.rank)) return Ok();
   std::vector<Connection> connections;
   COLLOPS_RETURN_IF_ERROR(ConnectHosts(ProofNameOf(spec_), *introduction_, spec_.rank, spec_.watch,
                                        deadline, &connections));
-  if (is_subgroup) introduction_->lobby->Close();
   auto bridge = std::make_unique<TcpBridge>(group->host, std::move(connections));
   group->watcher =
       std::make_shared<Watcher>(ForWatcher(*group), spec_.rank_size, std::move(bridge));

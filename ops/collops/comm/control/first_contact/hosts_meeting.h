@@ -75,7 +75,7 @@ class HostsMeeting : public Meeting {
 
  private:
   void MakeHost();
-  Status Join(const Deadline& deadline, Group* group);
+  Status Join(const std::shared_ptr<Lobby>& lobby, const Deadline& deadline, Group* group);
 
   GroupSpec spec_;
   const JobIdentity job_;

@@ -28,14 +28,14 @@ bool Differ(const RankSet& a, const RankSet& b, int size) {
 
 HostsRollCall::HostsRollCall(const Introduction* introduction, Spec spec)
     : introduction_(*introduction),
-      lobby_(*introduction->lobby),
+      lobby_(introduction->lobby.lock()),
       spec_(std::move(spec)),
       deadline_(Deadline::After(spec_.timeout_s)),
       members_(RankSet::None(size())) {}
 
 // Those who wait for this rank in this roll call see that it is over here.
 HostsRollCall::~HostsRollCall() {
-  lobby_.callers().remove_if([&](const Lobby::Caller& caller) { return IsOfGroup(caller); });
+  lobby_->callers().remove_if([&](const Lobby::Caller& caller) { return IsOfGroup(caller); });
 }
 
 RankSet HostsRollCall::SetOf(const std::string& bits) const {
@@ -84,8 +84,8 @@ bool HostsRollCall::HasComeFrom(const Lobby::Caller& caller) const {
 }
 
 void HostsRollCall::Serve() {
-  std::list<Lobby::Caller>& callers = lobby_.callers();
-  for (Proven& one : lobby_.Take(kPurpose)) callers.push_back({std::move(one.connection)});
+  std::list<Lobby::Caller>& callers = lobby_->callers();
+  for (Proven& one : lobby_->Take(kPurpose)) callers.push_back({std::move(one.connection)});
   for (Lobby::Caller& caller : callers) {
     Hear(&caller);
     Answer(&caller);
@@ -111,8 +111,8 @@ void HostsRollCall::Hear(Lobby::Caller* caller) {
 
 void HostsRollCall::Answer(Lobby::Caller* caller) {
   if (!caller->said || caller->answered || !caller->connection.alive()) return;
-  const auto known = lobby_.decisions().find(caller->said->group);
-  if (known != lobby_.decisions().end()) {
+  const auto known = lobby_->decisions().find(caller->said->group);
+  if (known != lobby_->decisions().end()) {
     caller->answered = caller->connection.Send(known->second.frame());
     return;
   }
@@ -136,8 +136,8 @@ void HostsRollCall::MarkAnswered(int rank) {
 
 Status HostsRollCall::Step() {
   if (decided_) return Ok();
-  const auto known = lobby_.decisions().find(spec_.group);
-  if (known != lobby_.decisions().end()) return Adopt(-1, known->second);
+  const auto known = lobby_->decisions().find(spec_.group);
+  if (known != lobby_->decisions().end()) return Adopt(-1, known->second);
   Serve();
   if (spec_.ending) {
     for (int r = 0; r < size(); ++r) {
@@ -176,7 +176,7 @@ Status HostsRollCall::Follow(int leader) {
 }
 
 bool HostsRollCall::OthersGaveUp(int rank) {
-  const std::list<Lobby::Caller>& callers = lobby_.callers();
+  const std::list<Lobby::Caller>& callers = lobby_->callers();
   return std::any_of(callers.begin(), callers.end(), [&](const Lobby::Caller& caller) {
     return IsOfGroup(caller) && caller.connection.alive() &&
            SetOf(caller.said->given_up).Contains(rank);
@@ -193,7 +193,7 @@ Status HostsRollCall::Lead() {
   bool late = deadline_.Passed();
   RankSet present = RankSet::None(size());
   present.Add(spec_.rank);
-  for (Lobby::Caller& caller : lobby_.callers()) {
+  for (Lobby::Caller& caller : lobby_->callers()) {
     if (!HasComeFrom(caller)) continue;
     late = late || (caller.waits_until && caller.waits_until->Passed());
     if (!spec_.excluded.Contains(caller.said->rank)) present.Add(caller.said->rank);
@@ -239,7 +239,7 @@ Status HostsRollCall::CompareLists(int* other) {
     const bool knows_nothing = spec_.excluded.Contains(rank) && list.count() == 0;
     if (*other < 0 && !knows_nothing && Differ(list, spec_.excluded, size())) *other = rank;
   }
-  for (Lobby::Caller& caller : lobby_.callers()) {
+  for (Lobby::Caller& caller : lobby_->callers()) {
     if (!HasComeFrom(caller) || caller.answered) continue;
     const int rank = caller.said->rank;
     if (!spec_.excluded.Contains(rank) || lists_[rank].count() > 0) continue;
@@ -262,7 +262,7 @@ Status HostsRollCall::Disagreed(int other) {
 Status HostsRollCall::TellAll(const Status& reason) {
   RollMessage refusal = MessageOf(RollMessage::Kind::kRefused);
   refusal.reason = reason;
-  for (Lobby::Caller& caller : lobby_.callers()) {
+  for (Lobby::Caller& caller : lobby_->callers()) {
     if (HasComeFrom(caller)) static_cast<void>(caller.connection.Send(refusal.frame()));
   }
   return reason;
@@ -276,14 +276,14 @@ void HostsRollCall::Decide(const RankSet& members) {
 }
 
 Status HostsRollCall::Adopt(int from, const RollMessage& decision) {
-  lobby_.decisions()[spec_.group] = decision;
+  lobby_->decisions()[spec_.group] = decision;
   members_ = SetOf(decision.set);
   token_ = decision.number;
   leader_ = 0;
   while (leader_ < size() && !members_.Contains(leader_)) ++leader_;
   // The lowest member has made it; if it does not tell it itself, it is lost or given up.
   in_vain_ = from != leader_;
-  for (Lobby::Caller& caller : lobby_.callers()) Answer(&caller);
+  for (Lobby::Caller& caller : lobby_->callers()) Answer(&caller);
   decided_ = members_.Contains(spec_.rank);
   return decided_ ? Ok() : LeftOut();
 }
@@ -304,7 +304,7 @@ bool HostsRollCall::MeetsInVain() {
     RankSet there = RankSet::None(size());
     there.Add(spec_.rank);
     for (const int r : arrived_) there.Add(r);
-    for (const Lobby::Caller& caller : lobby_.callers()) {
+    for (const Lobby::Caller& caller : lobby_->callers()) {
       if (HasComeFrom(caller)) there.Add(caller.said->rank);
     }
     for (int r = 0; r < size(); ++r)
@@ -316,7 +316,7 @@ bool HostsRollCall::MeetsInVain() {
 void HostsRollCall::Arrive() {
   const Frame arrived = MessageOf(RollMessage::Kind::kArrived).frame();
   if (leader_ == spec_.rank) {
-    for (Lobby::Caller& caller : lobby_.callers()) {
+    for (Lobby::Caller& caller : lobby_->callers()) {
       if (HasComeFrom(caller)) static_cast<void>(caller.connection.Send(arrived));
     }
     return;
@@ -327,7 +327,7 @@ void HostsRollCall::Arrive() {
 
 void HostsRollCall::Sleep() const {
   std::vector<pollfd> polled;
-  lobby_.AddPolled(&polled);
+  lobby_->AddPolled(&polled);
   for (const auto& [rank, attempt] : attempts_) {
     if (attempt.client) polled.push_back(attempt.client->connection().Polled());
   }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,7 +40,7 @@ class HostsRollCall {
     // What is known of a rank by other means; null: nothing. kCutOff is a hint only.
     std::function<Ending(int rank)> ending = nullptr;
   };
-  // `introduction`: the group's; must outlive this object.
+  // `introduction`: the group's; must outlive this object. Its lobby is there.
   HostsRollCall(const Introduction* introduction, Spec spec);
   ~HostsRollCall();
   HostsRollCall(const HostsRollCall&) = delete;
@@ -117,7 +118,7 @@ class HostsRollCall {
   void LoseHostOf(int rank);
 
   const Introduction& introduction_;
-  Lobby& lobby_;
+  const std::shared_ptr<Lobby> lobby_;
   const Spec spec_;
   const Deadline deadline_;
   bool leads_ = false;

@@ -43,8 +43,9 @@ struct RollMessage {
   static bool Read(const Frame& frame, RollMessage* message);
 };
 
-// Where a rank is reached by the others of its group, and of the groups to which that is shrunk.
-// Whoever comes before he is asked for waits here. Nothing here waits; one thread uses it.
+// Where a rank is reached by the others of its group, and of the groups to which that is shrunk,
+// for as long as this object lives: then nobody reaches it any more. Whoever comes before he is
+// asked for waits here. Nothing here waits; one thread uses it.
 class Lobby {
  public:
   // One who has come for a roll call, of whichever group.
@@ -83,12 +84,6 @@ class Lobby {
   void AddPolled(std::vector<pollfd>* polled) const {
     listener_->AddPolled(polled);
     for (const Caller& caller : callers_) polled->push_back(caller.connection.Polled());
-  }
-  // Nobody reaches this rank any more.
-  void Close() {
-    listener_->Close();
-    waiting_.clear();
-    callers_.clear();
   }
 
  private:

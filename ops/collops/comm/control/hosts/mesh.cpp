@@ -210,8 +210,9 @@ Status ConnectHosts(const std::string& domain, const Introduction& introduction,
   for (size_t r = 0; r < host_of.size(); ++r) {
     if (host_of[r] == static_cast<int>(leaders.size())) leaders.push_back(introduction.rows[r]);
   }
+  const std::shared_ptr<Lobby> lobby = introduction.lobby.lock();
   Mesh mesh(domain, std::move(leaders), host_of[static_cast<size_t>(rank)], &introduction.secret,
-            introduction.lobby.get());
+            lobby.get());
   COLLOPS_RETURN_IF_ERROR(mesh.Complete(watch, deadline));
   *connections = mesh.TakeConnections();
   return Ok();

@@ -58,9 +58,9 @@ struct Introduction {
   std::vector<Row> rows;  // by rank; of a subgroup, a host's name is its number in the parent
   JobSecret secret;
   std::string address;  // of this host
-  // Open in the lowest rank of each host; of a group that can be shrunk, in every rank, as long as
-  // the group lives.
-  std::shared_ptr<Lobby> lobby;
+  // Where this rank is reached: open in the lowest rank of each host; of a group that can be
+  // shrunk, in every rank. The groups own it, and until they have met, who makes them.
+  std::weak_ptr<Lobby> lobby;
 };
 
 // Connects the hosts of a group, each with each: called by the lowest rank of each host, of which
