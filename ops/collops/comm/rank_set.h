@@ -24,6 +24,9 @@ class RankSet {
   bool Contains(int rank) const {
     return rank >= 0 && static_cast<size_t>(rank) < has_.size() && has_[static_cast<size_t>(rank)];
   }
+  // `other`: of the same group.
+  bool operator==(const RankSet& other) const { return has_ == other.has_; }
+  bool operator!=(const RankSet& other) const { return has_ != other.has_; }
   int count() const { return static_cast<int>(std::count(has_.begin(), has_.end(), true)); }
   // Whether the set holds all ranks of the group.
   bool all() const {

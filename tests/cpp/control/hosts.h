@@ -68,8 +68,7 @@ class Hosts {
   // The communicator of one rank. The lowest rank of each host runs its watcher. `lobby`: where it
   // listens; null: nowhere.
   std::shared_ptr<Communicator> Make(
-      int rank, double timeout_s,
-      const std::shared_ptr<collops::control::Lobby>& lobby = nullptr) {
+      int rank, double timeout_s, const std::shared_ptr<collops::control::Lobby>& lobby = nullptr) {
     collops::CommunicatorSpec spec;
     spec.backend = "toy";
     spec.comm_domain = "several hosts";

@@ -41,7 +41,7 @@ class Rank {
   }
 
   void Begin(const std::vector<Row>& rows, const std::vector<int>& exclude = {},
-             double timeout_s = kTimeoutS) {
+             double timeout_s = kTimeoutS, double excluded_s = kTimeoutS) {
     introduction_.rows = rows;
     introduction_.secret = kSecret;
     introduction_.lobby = lobby_;
@@ -49,6 +49,7 @@ class Rank {
     std::iota(members_.begin(), members_.end(), 0);
     HostsRollCall::Spec spec = SpecOf(timeout_s);
     for (const int r : exclude) spec.excluded.Add(r);
+    spec.excluded_s = excluded_s;
     roll_.emplace(&introduction_, spec);
   }
 
@@ -72,6 +73,8 @@ class Rank {
   }
 
   bool dead() const { return dead_; }
+  Lobby& lobby() { return *lobby_; }
+  Status Step() { return roll_->Step(); }
   bool met() const { return met_; }
   const Status& status() const { return status_; }
   const std::string& group() const { return group_; }
@@ -254,6 +257,86 @@ TEST(RanksAreExcludedByAllOrNone) {
     EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
     EXPECT_CONTAINS(status.message(), "exclude is [3] on rank 0 (pid 1 on 127.0.0.1) and [] on");
   }
+}
+
+// Two parts of a group, each of which excludes the other: neither goes on by itself, whichever is
+// first.
+TEST(PartsThatExcludeEachOtherDisagree) {
+  const unsigned draws = std::getenv("COLLOPS_ALL_FAULTS") != nullptr ? 1000 : 50;
+  for (unsigned seed = 0; seed < draws; ++seed) {
+    std::mt19937 draw(seed);
+    const size_t size = 2 + draw() % 5;
+    std::vector<int> order(size);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), draw);
+    const auto border = order.begin() + 1 + static_cast<int>(draw() % (size - 1));
+    std::vector<int> parts[] = {{order.begin(), border}, {border, order.end()}};
+    Ranks ranks(static_cast<int>(size));
+    std::vector<size_t> begin(size);
+    for (size_t& at : begin) at = draw() % 100;
+    const auto is_over = [&] {
+      return std::none_of(ranks.all.begin(), ranks.all.end(),
+                          [](const auto& rank) { return rank->status().ok() && !rank->met(); });
+    };
+    for (size_t move = 0; move < 100; ++move) {
+      for (size_t r = 0; r < size; ++r) {
+        if (begin[r] != move) continue;
+        const bool is_first = std::count(parts[0].begin(), parts[0].end(), static_cast<int>(r)) > 0;
+        ranks.all[r]->Begin(ranks.rows, parts[is_first ? 1 : 0]);
+      }
+      ranks.MoveOne(&draw);
+    }
+    loopback::Await([&] {
+      ranks.MoveAll(&draw);
+      return is_over();
+    });
+    for (const auto& rank : ranks.all) {
+      EXPECT_EQ(rank->status().code(), ERROR_RANK_MISMATCH);
+      EXPECT_CONTAINS(rank->status().message(), "the ranks that stay pass the same list");
+    }
+    if (check::Failures() > 0) std::printf("  seed %u: %zu ranks\n", seed, size);
+    if (check::Failures() > 0) return;
+  }
+}
+
+// One that is excluded, and is in no roll call, is waited for a moment only.
+TEST(ALivingRankIsExcluded) {
+  std::mt19937 draw(1);
+  Ranks ranks(3);
+  for (size_t r = 0; r < 2; ++r) ranks.all[r]->Begin(ranks.rows, {2}, kTimeoutS, 0.1);
+  loopback::Await([&] {
+    ranks.MoveAll(&draw);
+    return ranks.all[0]->met() && ranks.all[1]->met();
+  });
+  EXPECT_EQ(ranks.all[0]->members(), (std::vector<int>{0, 1}));
+}
+
+// One that has proven who it is sends without end, what cannot be at last: each round hears a part.
+TEST(ARoundHearsABoundedNumberOfFrames) {
+  Ranks ranks(2);
+  ranks.all[0]->Begin(ranks.rows);
+  const auto callers = [&] { return ranks.all[0]->lobby().callers().size(); };
+  HandshakeClient client(Connection(ranks.all[0]->lobby().listener().address()), &kSecret,
+                         Claim{"dp", HostsRollCall::kPurpose, 1, 2});
+  loopback::Await([&] {
+    EXPECT_EQ(ranks.all[0]->Step().message(), "");
+    return client.Step() == Proof::kGiven && callers() == 1;
+  });
+  RollMessage message;
+  message.kind = RollMessage::Kind::kLooks;
+  message.rank = 1;
+  EXPECT_TRUE(client.connection().Send(message.frame()));
+  message.kind = RollMessage::Kind::kArrived;
+  for (int i = 0; i < 3 * kMostHeard; ++i) {
+    EXPECT_TRUE(client.connection().Send(message.frame()));
+  }
+  EXPECT_TRUE(client.connection().Send(loopback::FrameOf("no message")));
+  EXPECT_EQ(ranks.all[0]->Step().message(), "");
+  EXPECT_EQ(callers(), 1);
+  loopback::Await([&] {
+    EXPECT_EQ(ranks.all[0]->Step().message(), "");
+    return callers() == 0;
+  });
 }
 
 // A rank that does not come, although its process lives, is left out after the time-out; it learns

@@ -46,6 +46,9 @@ SocketAddress OwnAddress(int socket);
 SocketAddress PeerAddress(int socket);
 
 constexpr size_t kMostFrameBytes = 64 * 1024;
+// So many frames of one connection are taken in a round: whoever sends without end is heard again
+// in the next one.
+constexpr int kMostHeard = 16;
 
 // What has become of a connection.
 enum class ConnectionState {

@@ -25,8 +25,6 @@ constexpr int kNames = 4;
 std::string NameInTurn(const std::string& name, int index) {
   return index == 0 ? name : Concat(name, "-", index);
 }
-// Frames of one connection in a round.
-constexpr int kMostHeard = 16;
 constexpr auto kConnectAgain = std::chrono::milliseconds(5);
 
 Status VersionsDiffer(pid_t pid, pid_t other) {
@@ -199,7 +197,6 @@ bool Entrance::Greet(Guest* guest, const Frame& frame) {
 // After its hello it says which meeting it has met in, and nothing else.
 void Entrance::Hear(Guest* guest) {
   Frame frame;
-  // Whoever sends without end is heard again in the next round.
   for (int i = 0; i < kMostHeard && guest->connection.Receive(&frame); ++i) {
     FieldReader fields(frame);
     const bool met = ReadLocalKind(&fields) == MessageKind::kDone;

@@ -1,28 +1,16 @@
 #include "collops/comm/control/hosts/hosts_roll_call.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "collops/comm/control/first_contact/messages.h"
+#include "collops/core/process/token.h"
 
 namespace collops::control {
 namespace {
 
 constexpr double kMs = 1e-3;
 constexpr double kMostWaitMs = 1e12;
-
-uint64_t DrawToken() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
-}
-
-bool Differ(const RankSet& a, const RankSet& b, int size) {
-  for (int r = 0; r < size; ++r) {
-    if (a.Contains(r) != b.Contains(r)) return true;
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -95,7 +83,7 @@ void HostsRollCall::Serve() {
 
 void HostsRollCall::Hear(Lobby::Caller* caller) {
   Frame frame;
-  while (caller->connection.Receive(&frame)) {
+  for (int i = 0; i < kMostHeard && caller->connection.Receive(&frame); ++i) {
     RollMessage message;
     const bool sound = RollMessage::Read(frame, &message);
     if (sound && caller->said && message.kind == RollMessage::Kind::kArrived) {
@@ -207,7 +195,7 @@ Status HostsRollCall::Lead() {
     COLLOPS_RETURN_IF_ERROR(Contact(r, RollMessage::Kind::kLooks));
     if (decided_) return Ok();
     // One that excludes other ranks may come to another one.
-    if (IsOut(r) || (lists_.count(r) > 0 && Differ(lists_[r], spec_.excluded, size()))) continue;
+    if (IsOut(r) || (lists_.count(r) > 0 && lists_[r] != spec_.excluded)) continue;
     missing.Add(r);
     heard = heard || attempts_[r].answered;
   }
@@ -218,6 +206,10 @@ Status HostsRollCall::Lead() {
       if (missing.Contains(r)) given_up_.insert(r);
     }
   }
+  bool asked = false;
+  COLLOPS_RETURN_IF_ERROR(AskExcluded(&asked));
+  if (decided_ || !asked) return Ok();
+  COLLOPS_RETURN_IF_ERROR(CompareLists(&other));
   if (other >= 0) return Disagreed(other);
   const auto silent = static_cast<int>(given_up_.size());
   if (silent > present.count()) {
@@ -229,6 +221,23 @@ Status HostsRollCall::Lead() {
   return Ok();
 }
 
+// Those that are excluded may exclude this rank, and would go on with the lowest of them. So that
+// one is to hear this rank's list, and to say its own; if it is in no roll call, it says nothing.
+Status HostsRollCall::AskExcluded(bool* done) {
+  *done = true;
+  for (int r = 0; r < size(); ++r) {
+    if (!spec_.excluded.Contains(r) || gone_.count(r) > 0) continue;
+    if (lists_.count(r) > 0) return Ok();
+    COLLOPS_RETURN_IF_ERROR(Contact(r, RollMessage::Kind::kLooks));
+    if (decided_ || lists_.count(r) > 0) return Ok();
+    if (gone_.count(r) > 0) continue;
+    if (!asks_until_) asks_until_ = Deadline::After(spec_.excluded_s);
+    *done = asks_until_->Passed();
+    return Ok();
+  }
+  return Ok();
+}
+
 // Sets *other to a rank whose list differs. A list of none, of a rank that is excluded, is no other
 // list: it knows nothing of it.
 Status HostsRollCall::CompareLists(int* other) {
@@ -237,7 +246,7 @@ Status HostsRollCall::CompareLists(int* other) {
     COLLOPS_CHECK_ARG(!excludes_me, ERROR_ABORTED, RowOf(rank).Who(), " has excluded rank ",
                       spec_.rank, ": the other ranks go on without it");
     const bool knows_nothing = spec_.excluded.Contains(rank) && list.count() == 0;
-    if (*other < 0 && !knows_nothing && Differ(list, spec_.excluded, size())) *other = rank;
+    if (*other < 0 && !knows_nothing && list != spec_.excluded) *other = rank;
   }
   for (Lobby::Caller& caller : lobby_->callers()) {
     if (!HasComeFrom(caller) || caller.answered) continue;
@@ -294,7 +303,10 @@ bool HostsRollCall::MeetsInVain() {
     Attempt& attempt = attempts_[leader_];
     Frame frame;
     RollMessage message;
-    while (attempt.client && attempt.client->connection().Receive(&frame)) {
+    const auto heard = [&] {
+      return attempt.client && attempt.client->connection().Receive(&frame);
+    };
+    for (int i = 0; i < kMostHeard && heard(); ++i) {
       const bool sound = RollMessage::Read(frame, &message);
       if (sound && message.kind == RollMessage::Kind::kArrived) arrived_.insert(leader_);
     }

@@ -39,6 +39,8 @@ class HostsRollCall {
     double timeout_s = 0;
     // What is known of a rank by other means; null: nothing. kCutOff is a hint only.
     std::function<Ending(int rank)> ending = nullptr;
+    // How long it waits for the list of a rank that is excluded and lives.
+    double excluded_s = 1.0;
   };
   // `introduction`: the group's; must outlive this object. Its lobby is there.
   HostsRollCall(const Introduction* introduction, Spec spec);
@@ -104,6 +106,7 @@ class HostsRollCall {
   Status Follow(int leader);
   bool OthersGaveUp(int rank);
   Status Lead();
+  Status AskExcluded(bool* done);
   Status CompareLists(int* other);
   Status Disagreed(int other);
   Status TellAll(const Status& reason);
@@ -124,9 +127,10 @@ class HostsRollCall {
   bool leads_ = false;
   // How long it then waits at least.
   std::optional<Deadline> led_until_;
-  std::map<int, Attempt> attempts_;   // by rank
-  std::map<int, Deadline> patience_;  // with those that are to lead
-  std::map<int, RankSet> lists_;      // of the ranks that were heard: whom they exclude
+  std::optional<Deadline> asks_until_;  // one that is excluded
+  std::map<int, Attempt> attempts_;     // by rank
+  std::map<int, Deadline> patience_;    // with those that are to lead
+  std::map<int, RankSet> lists_;        // of the ranks that were heard: whom they exclude
   std::set<int> gone_;
   std::set<int> given_up_;
   std::set<int> arrived_;

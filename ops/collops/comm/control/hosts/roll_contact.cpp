@@ -60,7 +60,7 @@ Status HostsRollCall::Contact(int rank, RollMessage::Kind as) {
   if (!attempt.proven) return Ok();
   if (!attempt.told) attempt.told = connection.Send(MessageOf(as).frame());
   Frame frame;
-  while (!decided_ && connection.Receive(&frame)) {
+  for (int i = 0; i < kMostHeard && !decided_ && connection.Receive(&frame); ++i) {
     RollMessage message;
     if (!RollMessage::Read(frame, &message) || message.group != spec_.group) {
       connection.Break("sent an invalid frame");
