@@ -128,19 +128,26 @@ MeetingPort OpenPort(const std::string& host, const std::string& job_id) {
   return opened;
 }
 
-std::shared_ptr<Communicator> Connected(const std::string& backend, const std::string& comm_domain,
-                                        int rank, int rank_size, double timeout_s, int comm_mode,
-                                        const std::string& job_id, const std::string& meet_at,
-                                        const std::string& tuning) {
+CommunicatorSpec SpecOf(const std::string& backend, const std::string& comm_domain,
+                        double timeout_s, int comm_mode, const std::string& job_id,
+                        const std::string& meet_at) {
   CommunicatorSpec spec;
   spec.backend = backend;
   spec.comm_domain = comm_domain;
-  spec.rank = rank;
-  spec.rank_size = rank_size;
   spec.timeout_s = timeout_s;
   spec.comm_mode = static_cast<CommMode>(comm_mode);
   spec.job_id = job_id;
   spec.meet_at = meet_at;
+  return spec;
+}
+
+std::shared_ptr<Communicator> Connected(const std::string& backend, const std::string& comm_domain,
+                                        int rank, int rank_size, double timeout_s, int comm_mode,
+                                        const std::string& job_id, const std::string& meet_at,
+                                        const std::string& tuning) {
+  CommunicatorSpec spec = SpecOf(backend, comm_domain, timeout_s, comm_mode, job_id, meet_at);
+  spec.rank = rank;
+  spec.rank_size = rank_size;
   std::shared_ptr<Communicator> communicator;
   RunWithoutGil([&] { return ConnectGroup(std::move(spec), tuning, &communicator); });
   return communicator;
@@ -149,13 +156,7 @@ std::shared_ptr<Communicator> Connected(const std::string& backend, const std::s
 std::shared_ptr<Communicator> Joined(const std::string& backend, const std::string& comm_domain,
                                      double timeout_s, int comm_mode, const std::string& job_id,
                                      const std::string& meet_at) {
-  CommunicatorSpec spec;
-  spec.backend = backend;
-  spec.comm_domain = comm_domain;
-  spec.timeout_s = timeout_s;
-  spec.comm_mode = static_cast<CommMode>(comm_mode);
-  spec.job_id = job_id;
-  spec.meet_at = meet_at;
+  CommunicatorSpec spec = SpecOf(backend, comm_domain, timeout_s, comm_mode, job_id, meet_at);
   std::shared_ptr<Communicator> communicator;
   RunWithoutGil([&] { return JoinGroup(std::move(spec), &communicator); });
   return communicator;

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
-#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "collops/comm/registry.h"
 #include "collops/core/env.h"
 #include "collops/core/process/interrupt.h"
+#include "collops/core/process/token.h"
 
 namespace collops {
 namespace {
@@ -170,11 +170,11 @@ class Growing {
       const bool late = deadline_.Passed();
       const bool full = entrance_->num_present() >= count_;
       if (full && !(late && tried_)) {
-        word->token = uint64_t{device_()} << 32 | device_();
+        word->token = DrawToken();
         return Ok();
       }
       if (late && looked.ok()) looked = TimedOut(full);
-      patience_.Tell([this] {
+      waiting_.Tell([this] {
         return Concat("collops: rank 0: grow: ", entrance_->num_present(), " of ", count_,
                       " new processes have come; each calls ", DescribePlace(spec_, job_), place_);
       });
@@ -374,8 +374,7 @@ class Growing {
   std::optional<control::Entrance> entrance_;  // of rank 0
   JobIdentity job_;
   std::string place_;  // of a group on several hosts, for messages
-  control::Patience patience_;
-  std::random_device device_;
+  control::WaitingLine waiting_;
   std::shared_ptr<Communicator> made_;
   bool tried_ = false;
   std::string meeting_;  // the name of the last meeting
@@ -415,14 +414,7 @@ Status Communicator::Grow(int count, double timeout_s, std::shared_ptr<Communica
   made->set_timeout_s(this->timeout_s());
   made->set_compares_shapes(compares_shapes());
   Leave(reason, true);
-  const Status entered = Registry::Instance().Enter(made, kGrow);
-  if (!entered.ok()) {
-    made->Close(entered.message());
-    return entered;
-  }
-  NoteRankSize(made->size());
-  *grown = std::move(made);
-  return Ok();
+  return Registry::Instance().Enter(std::move(made), kGrow, grown);
 }
 
 }  // namespace collops

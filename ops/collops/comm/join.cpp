@@ -50,7 +50,7 @@ class Joining {
         if (invitation.on_hosts) COLLOPS_RETURN_IF_ERROR(FindHosts(name));
         continue;
       }
-      patience_.Tell([this] {
+      waiting_.Tell([this] {
         return Concat("collops: init(join=\"", spec_.comm_domain, "\"): waiting for its group to ",
                       guest_->connected() ? "be complete" : "call comm.grow()", " (",
                       DescribeJob(job_), ", backend ", spec_.backend, ")");
@@ -165,7 +165,7 @@ class Joining {
   JobIdentity job_;
   control::JobSecret secret_;
   std::optional<control::Entrant> guest_;
-  control::Patience patience_;
+  control::WaitingLine waiting_;
   std::shared_ptr<Communicator> made_;
 };
 
@@ -182,14 +182,7 @@ Status Communicator::Join(const CommunicatorSpec& spec, std::shared_ptr<Communic
   });
   if (!status.ok()) return Error(status.code(), spec.voice.begin, status.message());
   made->set_timeout_s(spec.timeout_s);
-  const Status entered = Registry::Instance().Enter(made, kJoin);
-  if (!entered.ok()) {
-    made->Close(entered.message());
-    return entered;
-  }
-  NoteRankSize(made->size());
-  *joined = std::move(made);
-  return Ok();
+  return Registry::Instance().Enter(std::move(made), kJoin, joined);
 }
 
 }  // namespace collops

@@ -229,8 +229,9 @@ Status Registry::MakeApart(const control::GroupSpec& spec,
   return backend->create(spec, communicator);
 }
 
-Status Registry::Enter(const std::shared_ptr<Communicator>& communicator, const char* name) {
-  const CommunicatorSpec& spec = communicator->spec();
+Status Registry::Enter(std::shared_ptr<Communicator> made, const char* name,
+                       std::shared_ptr<Communicator>* communicator) {
+  const CommunicatorSpec& spec = made->spec();
   std::vector<std::shared_ptr<Communicator>> ended;  // destroyed without the lock
   std::unique_lock<std::mutex> lock(mutex_);
   // Where ranks are threads, one that was left out, or has not come as far, may not know yet that
@@ -240,8 +241,8 @@ Status Registry::Enter(const std::shared_ptr<Communicator>& communicator, const 
     return !CheckAgreement(live->spec(), spec).ok() && !ControlOf(*live).Peek(name).ok();
   });
   std::shared_ptr<Communicator>& slot = communicators_[Key(spec)];
-  if (slot == nullptr) slot = communicator;
-  const bool entered = slot == communicator;
+  if (slot == nullptr) slot = made;
+  const bool entered = slot == made;
   if (entered) made_[slot.get()] = slot;
   lock.unlock();
   for (const auto& live : ended) {
@@ -251,9 +252,15 @@ Status Registry::Enter(const std::shared_ptr<Communicator>& communicator, const 
     }
     live->EndStarted();
   }
-  COLLOPS_CHECK_ARG(entered, ERROR_INVALID_PARAM, name,
-                    ": another thread has made a communicator of comm_domain \"", spec.comm_domain,
-                    "\" meanwhile: use that");
+  if (!entered) {
+    const Status other =
+        Error(ERROR_INVALID_PARAM, name, ": another thread has made a communicator of comm_domain ",
+              "\"", spec.comm_domain, "\" meanwhile: use that");
+    made->Close(other.message());
+    return other;
+  }
+  NoteRankSize(made->size());
+  *communicator = std::move(made);
   return Ok();
 }
 

@@ -33,11 +33,12 @@ class Registry {
   // When a group is shrunk or grows. CheckCurrent(): an error if `old` is no more its domain's
   // communicator, as another one was made since. CheckJoins(): an error if this process can be no
   // new rank of spec's domain. MakeApart(): one that is no domain's yet; Enter() makes it its
-  // domain's, once the group before has ended; `name` is the call's, for messages.
+  // domain's, once the group before has ended, or closes it; `name` is the call's, for messages.
   Status CheckCurrent(const Communicator& old) const;
   Status CheckJoins(const CommunicatorSpec& spec) const;
   Status MakeApart(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
-  Status Enter(const std::shared_ptr<Communicator>& communicator, const char* name);
+  Status Enter(std::shared_ptr<Communicator> made, const char* name,
+               std::shared_ptr<Communicator>* communicator);
 
   // The open communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "collops/comm/control/roll_call.h"
 #include "collops/comm/registry.h"
 #include "collops/core/process/interrupt.h"
+#include "collops/core/process/token.h"
 #include "collops/core/trace/spans.h"
 
 namespace collops {
@@ -123,7 +123,7 @@ class Shrinking {
       if (roll_.seen().word() != phase) limit = Deadline::After(RemainingS());
       phase = roll_.seen().word();
       bool told = false;
-      const auto turn = roll_.Look((limit ? *limit : deadline_).Passed(), Draw(), &told);
+      const auto turn = roll_.Look((limit ? *limit : deadline_).Passed(), DrawToken(), &told);
       if (told) endpoint_.RingAll();
       if (!begun) first_epoch_ = roll_.seen().epoch;
       begun = true;
@@ -173,7 +173,6 @@ class Shrinking {
     return roll_.MeetsInVain();
   }
   double RemainingS() const { return std::max(deadline_.RemainingS(), kGraceS); }
-  uint64_t Draw() { return uint64_t{device_()} << 32 | device_(); }
 
   Status Meet() {
     control::GroupSpec spec = spec_;
@@ -226,7 +225,6 @@ class Shrinking {
   RollCall roll_;
   const Deadline deadline_;
   uint64_t first_epoch_ = 0;  // a call that was told no has left others behind
-  std::random_device device_;
   std::shared_ptr<Communicator> made_;
 };
 
@@ -431,13 +429,7 @@ Status Communicator::Shrink(const std::vector<int>& exclude, double timeout_s,
   const std::string reason = "the ranks that are left have a new communicator";
   group.control_->Close(reason, control::kGoesOn);
   group.OnClose();
-  const Status entered = Registry::Instance().Enter(made, kName);
-  if (!entered.ok()) {
-    made->Close(entered.message());
-    return entered;
-  }
-  *shrunk = std::move(made);
-  return Ok();
+  return Registry::Instance().Enter(std::move(made), kName, shrunk);
 }
 
 const std::vector<int>& Communicator::old_ranks() const {

@@ -90,7 +90,7 @@ Status Prepare(control::Control* parent, const std::vector<int>& members,
     return group.peers[static_cast<size_t>(member)].host == group.host;
   });
   return *lowest == parent->spec().rank ? OpenListener(made->address, &(*lobby)->listener(), card)
-                                           : Ok();
+                                        : Ok();
 }
 
 // A call of `parent` in which the ranks of each subgroup on several hosts tell each other where
@@ -168,7 +168,8 @@ Status BackendCommunicator::MakeSubgroup(int color, int key, bool kept,
   if (color >= 0) part.members = Members(choices, color);
   part.name = Concat("/split ", choices[0].token, ".", color);
   if (Spreads(control_->endpoint().group(), choices)) {
-    COLLOPS_RETURN_IF_ERROR(Introduce(control_.get(), part.members, &part.introduction, &part.lobby));
+    COLLOPS_RETURN_IF_ERROR(
+        Introduce(control_.get(), part.members, &part.introduction, &part.lobby));
   }
   const auto place = std::find(part.members.begin(), part.members.end(), rank());
   const int index = color < 0 ? -1 : static_cast<int>(place - part.members.begin());

@@ -11,12 +11,12 @@
 
 #include "collops/comm/control/first_contact/connection.h"
 #include "collops/comm/control/first_contact/job_port.h"
+#include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/control/first_contact/messages.h"
 #include "collops/comm/control/group.h"
 #include "collops/comm/placement/job.h"
 #include "collops/core/deadline.h"
 #include "collops/core/status.h"
-#include "collops/core/trace/log.h"
 
 namespace collops::control {
 
@@ -30,22 +30,6 @@ constexpr double kHearS = 2.0;
 
 // Errors that say what happened to others in a meeting, and not what this process lacks.
 bool IsAboutOthers(ErrorCode code);
-
-// Logs once, after a while, what is awaited.
-class Patience {
- public:
-  template <typename Line>
-  void Tell(const Line& line) {
-    if (told_ || !silence_.Passed()) return;
-    told_ = true;
-    Log(LogLevel::kWarning, line());
-  }
-
- private:
-  static constexpr double kSilentS = 10.0;
-  const Deadline silence_ = Deadline::After(kSilentS);
-  bool told_ = false;
-};
 
 // Who a new process becomes, and where the enlarged group meets.
 struct Invitation {

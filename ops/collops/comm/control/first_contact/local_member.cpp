@@ -5,11 +5,11 @@
 
 #include <atomic>
 #include <limits>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "collops/comm/control/first_contact/local_socket.h"
+#include "collops/core/process/token.h"
 #include "collops/core/sha256.h"
 
 namespace collops::control {
@@ -21,15 +21,10 @@ std::atomic<uint64_t> process_number{0};
 [[maybe_unused]] const int draws_after_fork =
     pthread_atfork(nullptr, nullptr, [] { process_number.store(0); });
 
-uint64_t DrawNumber() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device() | 1;
-}
-
 uint64_t ProcessNumber() {
   uint64_t number = process_number.load();
   if (number != 0) return number;
-  const uint64_t drawn = DrawNumber();
+  const uint64_t drawn = DrawToken() | 1;
   return process_number.compare_exchange_strong(number, drawn) ? drawn : number;
 }
 
@@ -37,7 +32,7 @@ Origin MakeOrigin(CommMode mode) {
   Origin origin;
   origin.maker = ProcessNumber();
   if (mode != COMM_MULTI_THREAD) return origin;
-  thread_local const uint64_t thread_number = DrawNumber();
+  thread_local const uint64_t thread_number = DrawToken() | 1;
   origin.maker ^= thread_number;
   origin.made = Origin::Clock::now();
   return origin;
@@ -121,10 +116,12 @@ std::string LocalMeeting::DescribePlace() const {
 }
 
 void LocalMeeting::TellWaitingFor(const std::string& whom) {
-  const std::string domain =
-      spec_.comm_domain.empty() ? "" : Concat(" of comm_domain \"", spec_.comm_domain, "\"");
-  TellWaiting(Concat("collops: rank ", spec_.rank, domain, ": waiting for ", whom, " (",
-                     DescribeJob(job_), ")"));
+  waiting_.Tell([&] {
+    const std::string domain =
+        spec_.comm_domain.empty() ? "" : Concat(" of comm_domain \"", spec_.comm_domain, "\"");
+    return Concat("collops: rank ", spec_.rank, domain, ": waiting for ", whom, " (",
+                  DescribeJob(job_), ")");
+  });
 }
 
 MeetingMember::MeetingMember(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes)

@@ -26,11 +26,11 @@ Status Meeting::CheckWanted() const {
   return Ok();
 }
 
-void Meeting::TellWaiting(const std::string& line) {
+void WaitingLine::Tell(const std::function<std::string()>& line) {
   if (!silence_) silence_ = Deadline::After(kTellAfterS);
-  if (waiting_printed_ || !silence_->Passed()) return;
-  waiting_printed_ = true;
-  Log(LogLevel::kWarning, line);
+  if (told_ || !silence_->Passed()) return;
+  told_ = true;
+  Log(LogLevel::kWarning, line());
 }
 
 // The table's writer replaces it as a whole or writes it in place: a text that is no table yet, or
@@ -57,8 +57,10 @@ AwaitedTable::AwaitedTable(const GroupSpec& spec, Factory factory)
 Status AwaitedTable::Complete(const Deadline& deadline, Group* group) {
   RankTable table;
   const auto watch = [this] {
-    TellWaiting(Concat("collops: rank ", spec_.rank, ": waiting for ", spec_.table->file,
-                       " to be complete (\"status\": \"completed\")"));
+    waiting_.Tell([this] {
+      return Concat("collops: rank ", spec_.rank, ": waiting for ", spec_.table->file,
+                    " to be complete (\"status\": \"completed\")");
+    });
     return spec_.watch();
   };
   COLLOPS_RETURN_IF_ERROR(AwaitRankTable(*spec_.table, deadline, watch, &table));

@@ -14,6 +14,16 @@
 
 namespace collops::control {
 
+// What is awaited: logged once, ten seconds after the first call.
+class WaitingLine {
+ public:
+  void Tell(const std::function<std::string()>& line);
+
+ private:
+  std::optional<Deadline> silence_;
+  bool told_ = false;
+};
+
 // First contact of the ranks of one host. Rank 0 listens on an abstract socket whose name is the
 // hash of user, job, backend and comm_domain. The other ranks connect, identify themselves and send
 // the descriptor of their mailbox; rank 0 then sends all mailboxes and the shared segment to every
@@ -61,13 +71,9 @@ class Meeting {
       return CheckComing();
     };
   }
-  // Called repeatedly by a waiting Complete(): writes `line` to standard error once, ten seconds
-  // after the first call.
-  void TellWaiting(const std::string& line);
+  WaitingLine waiting_;  // of a Complete() that waits
 
  private:
-  std::optional<Deadline> silence_;
-  bool waiting_printed_ = false;
   const std::function<Status()> watch_;
   std::atomic<bool> stopped_{false};
 };
