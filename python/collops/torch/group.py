@@ -159,6 +159,14 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         if self.others is not None:
             self.others.abort()
 
+    def end_device_calls_by(self, limit: float) -> None:
+        """Ends calls on streams that have not ended by then, as time.monotonic() tells.
+
+        They wait for a rank that does not make them, and shutdown() would wait for them.
+        """
+        for calls in self._of_devices.values():
+            calls.end_by(limit, act_in_words("the process group was made smaller"))
+
     def shutdown(self) -> None:
         """Leaves the group."""
         for communicator in self._communicators():

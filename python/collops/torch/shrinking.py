@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _CONNECT_S = 10.0  # to a store that listens already
+_MOMENT_S = 1.0  # for calls on streams to end by themselves, as in Communicator.shrink
 _LOST = (PeerLostError, RankTimeoutError, AbortedError)
 
 
@@ -206,6 +208,11 @@ def _open_store(ranks: list[dict[str, Any]], limit: timedelta) -> tuple[Any, dic
 def _replace(old: Group, new: Group, left: list[int]) -> None:
     """Puts a group in the place of one in torch's tables, if torch knows the old one."""
     world = functions._world
+    ended = list(world.pg_map) if old is dist.group.WORLD else [old]
+    limit = time.monotonic() + _MOMENT_S
+    for group in ended:
+        if isinstance(group, Group):
+            group.end_device_calls_by(limit)
     if old not in world.pg_map:
         old.shutdown()
         return
@@ -213,8 +220,8 @@ def _replace(old: Group, new: Group, left: list[int]) -> None:
     tag = world.pg_to_tag[old]
     if old is dist.group.WORLD:
         ranks = list(range(len(left)))
-        for other in list(world.pg_map):
-            if other is not old and not isinstance(other, Group):
+        for other in ended:
+            if not isinstance(other, Group):
                 with contextlib.suppress(Exception):  # its shutdown() may wait for lost ranks
                     other.abort()
         dist.destroy_process_group()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
     from collops.torch.devices.kinds import Kind
     from collops.torch.works import CallLog, Mode
+
+_LOOK_S = 0.001  # between two looks at a stream
 
 
 class _Queued(NamedTuple):
@@ -151,6 +155,15 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
                 with one.mode():
                     one.work.follow(whole)
         return whole
+
+    def end_by(self, limit: float, reason: str) -> None:
+        """Ends the calls on streams that have not ended by then, as time.monotonic() tells."""
+        with contextlib.suppress(RuntimeError):  # of a call that failed on the device
+            while not self.streams.is_idle():
+                if time.monotonic() > limit:
+                    self._comm.abort(reason)
+                    return
+                time.sleep(_LOOK_S)
 
     def start_coalescing(self) -> None:
         """Begins a batch: messages wait for its end, and then run at once.

@@ -65,6 +65,10 @@ class DeviceStreams:
             self._last[False].synchronize()
         self._module.current_stream(self.device).synchronize()
 
+    def is_idle(self) -> bool:
+        """Whether the device has done the calls so far, and what is before them on the stream."""
+        return False not in self._last or bool(self._last[False].query())
+
     def _follow(self, stream: Any) -> None:
         # A captured stream cannot wait for what is outside of the capture, nor the other way round:
         # there the program orders them, by when it replays the graph.
