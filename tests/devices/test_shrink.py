@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from multiprocessing import Event
+from multiprocessing import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -386,3 +386,41 @@ def test_a_graph_of_the_old_group_waits_for_nobody(device: Any, backend: str) ->
         return check(device, comm)
 
     assert run_ranks(work, 3, timeout=LIMIT_S) == [[0, 2], None, [0, 2]]
+
+
+@ON_GPUS
+@BACKENDS
+def test_an_old_graph_writes_to_no_memory_of_a_new_group(device: Any, backend: str) -> None:
+    """Rank 1, and then rank 2, replays one where its call has begun and that of others has not."""
+    meet = Barrier(3)
+
+    def work(rank: int) -> Any:
+        comm, stream, old = begin(device, rank, backend), device.stream(), device.stream()
+        call = Sum(device, comm, rank)
+        call.execute(stream)
+        stream.synchronize()
+        if rank > 0:
+            with device.captured(old) as graph:
+                call.execute(old)
+        comm.barrier()
+        for _ in range(2):  # memory goes from a group to the next but one
+            comm = comm.shrink()
+            assert check(device, comm) == [0, 1, 2]
+            comm.barrier()
+        for first in (1, 2):  # in two steps in turn, as what they write is for every other one
+            call = Sum(device, comm, rank)
+            meet.wait(LIMIT_S)
+            if rank == first:
+                call.execute(stream)
+                time.sleep(0.1)  # it waits for the others now
+                graph.replay(old)
+                old.synchronize()
+            meet.wait(LIMIT_S)
+            if rank != first:
+                call.execute(stream)
+            np.testing.assert_array_equal(device.array_on(stream, call.out), 3 * numbers(1))
+        if rank > 0:
+            graph.destroy()
+        return check(device, comm)
+
+    assert run_ranks(work, 3, timeout=LIMIT_S) == [[0, 1, 2]] * 3

@@ -362,7 +362,6 @@ void Control::FailLocked(const Status& status, uint64_t step) {
 }
 
 void Control::PublishLeft(const std::string& reason) {
-  if (streams_ended_) connection_->endpoint.PublishCallsEnded();
   connection_->endpoint.PublishLeft(reason, streams_ended_ ? calls_on_streams_.load() : 0, leaves_);
   connection_->endpoint.group().lobby.reset();
 }

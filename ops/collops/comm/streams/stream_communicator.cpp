@@ -357,7 +357,9 @@ void StreamCommunicator::AwaitIdle(double limit_s) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     idle = IsIdle();
   }
-  if (idle && !control().failed()) control().MarkStreamsEnded();
+  if (!idle || control().failed()) return;
+  control().MarkStreamsEnded();
+  if (connected()) PublishCallsEnded();
 }
 
 Status StreamCommunicator::CheckMeetsAnew(const char* name) const {
