@@ -191,6 +191,13 @@ bool Mesh::Hear(int channel, int peer, void* data, size_t bytes, double limit_s)
   return Receive(sockets_[At(channel)][At(peer)], data, bytes, {Now() + limit_s, &stopped_});
 }
 
+bool Mesh::HasEnded(int channel, int peer) const {
+  char byte;
+  const ssize_t told =
+      recv(sockets_[At(channel)][At(peer)], &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+  return told == 0 || (told < 0 && errno == ECONNRESET);
+}
+
 void Mesh::Close() {
   for (const std::vector<int>& channel : sockets_) {
     for (const int peer : channel) {

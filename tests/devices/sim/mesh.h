@@ -49,6 +49,8 @@ class Mesh {
   // For hosts, on a channel; false when the peer is gone or late.
   bool Tell(int channel, int peer, const void* data, size_t bytes, double limit_s);
   bool Hear(int channel, int peer, void* data, size_t bytes, double limit_s);
+  // Whether a peer has ended, and has told nothing that is still to be heard.
+  bool HasEnded(int channel, int peer) const;
   // Ends all waits, then and later.
   void Stop() { stopped_ = true; }
   bool IsStopped() const { return stopped_; }

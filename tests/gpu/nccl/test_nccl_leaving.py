@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import time
 from typing import Any
 
@@ -9,8 +12,10 @@ import numpy as np
 import pytest
 
 import collops
-from collops.testing import run_ranks
-from tests.gpu.gpu_ranks import Word, numbers, start
+from collops.testing import RankErrors, run_ranks
+from patience import patience
+from tests.gpu.gpu_ranks import Word, gather, numbers, start
+from tests.programs import FORK
 
 
 def test_messages_of_two_ranks_do_not_need_a_third(gpu: Any) -> None:
@@ -66,3 +71,24 @@ def test_a_message_that_waits_for_a_rank_ends_when_that_rank_leaves(gpu: Any) ->
         return time.monotonic() - begin
 
     assert run_ranks(work, 2)[0] < 40
+
+
+def test_a_rank_that_was_killed_is_not_waited_for_in_close(gpu: Any) -> None:
+    """Though no call has failed: ncclCommDestroy would wait for it."""
+    killed, meet = FORK.Value("i", 0), FORK.Barrier(3)
+
+    def work(rank: int) -> None:
+        comm = start(gpu, "nccl", rank, 3)
+        gpu.array(gather(comm, gpu, rank))
+        if rank == 1:
+            killed.value = os.getpid()
+        meet.wait(patience(60))
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        end = os.pidfd_open(killed.value)
+        assert select.select([end], [], [], patience(60))[0]
+        comm.close()
+
+    with pytest.raises(RankErrors) as errors:
+        run_ranks(work, 3, timeout=patience(60))
+    assert list(errors.value.errors) == [1], errors.value

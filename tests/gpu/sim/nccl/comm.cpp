@@ -69,6 +69,7 @@ Nccl Comm::Meet(const std::string& root) {
     }
     return RefuseNccl(Nccl::kSystemError, error);
   }
+  has_met_ = true;
   if (mesh_.HasDuplicates() && !MayShareGpus()) {
     return RefuseNccl(Nccl::kInvalidUsage,
                       "several ranks have the same GPU: NCCL_MULTI_RANK_GPU_ENABLE=1 allows it");
@@ -197,6 +198,18 @@ void Comm::Abort() {
   // What a stream has not begun yet does nothing when its turn comes.
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return !is_running_; });
+}
+
+void Comm::LetGo(bool waits) {
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_ || !has_met_) continue;
+    if (waits && mesh_.HasEnded(kHosts, r)) {
+      Mistake("NCCL, rank " + std::to_string(rank_) + ": ncclCommDestroy waits for rank " +
+              std::to_string(r) + ", which has ended");
+    }
+    const char word = 0;
+    mesh_.Tell(kHosts, r, &word, sizeof(word), 0);
+  }
 }
 
 void Comm::AwaitGraphs(const char* function) {

@@ -65,6 +65,9 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool Finish();
   // Ends what runs and waits; no call does anything from then on.
   void Abort();
+  // Tells the other ranks that this one lets go of it, which ncclCommDestroy wants from all ranks of
+  // a host. If it `waits` for them, one that has ended without that is a mistake.
+  void LetGo(bool waits);
   // Waits until no graph has a call, as ncclCommDestroy and ncclCommAbort do; a mistake if it takes
   // longer than TimeoutS().
   void AwaitGraphs(const char* function);
@@ -101,6 +104,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool is_running_ = false;
   bool waits_ = false;  // what runs
   std::thread::id user_;
+  bool has_met_ = false;
   bool has_connected_all_ = false;
   std::vector<bool> has_connected_;  // by peer, for messages
   const std::shared_ptr<const char> captured_ = std::make_shared<const char>();  // graphs share it

@@ -236,6 +236,7 @@ Nccl ncclCommDestroy(void* handle) {
   const Nccl result = WithComm("ncclCommDestroy", handle, &comm);
   if (result != Nccl::kSuccess) return result;
   if (!comm->Finish()) Mistake("NCCL: ncclCommDestroy waits for calls that do not end");
+  comm->LetGo(true);
   comm->AwaitGraphs("ncclCommDestroy");
   ForgetComm(handle);
   return result;
@@ -245,6 +246,7 @@ Nccl ncclCommAbort(void* handle) {
   const Nccl result = WithComm("ncclCommAbort", handle, &comm);
   if (result != Nccl::kSuccess) return result;
   comm->Abort();
+  comm->LetGo(false);
   comm->AwaitGraphs("ncclCommAbort");
   ForgetComm(handle);
   return result;

@@ -300,9 +300,10 @@ double NcclCommunicator::Patience() const {
   return handle_ != nullptr && handle_->owned() ? kEndS : 0.0;
 }
 
-// What was not destroyed is aborted with its last user, which ends the calls that still run.
+// What is not destroyed is aborted with its last user, which ends the calls that still run. A rank
+// that is lost destroys nothing, and ncclCommDestroy would wait for it.
 void NcclCommunicator::LetGo(bool past) {
-  if (past && handle_ != nullptr) handle_->End();
+  if (past && handle_ != nullptr && control().Peek("Close").ok()) handle_->End();
   stand_in_.reset();
   is_connected_ = false;
   const std::lock_guard<std::mutex> lock(letting_go_);

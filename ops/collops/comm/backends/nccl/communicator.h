@@ -64,7 +64,7 @@ class CommHandle {
   // error. Does not wait: as long as a graph exists that has captured a call, NCCL does not return.
   // The result is not valid if nothing had to be done, as in a child of fork().
   std::future<void> BeginAbort();
-  // The calls that are on streams have ended: it is destroyed, not aborted.
+  // The calls that are on streams have ended, and no rank is lost: it is destroyed, not aborted.
   void End() { ended_ = true; }
 
  private:
