@@ -3,8 +3,10 @@ the tests of collops run on."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -280,3 +282,24 @@ def test_sums_have_the_order_of_a_ring(on_ranks: Any) -> None:
     for found in on_ranks(work, 3):
         np.testing.assert_array_equal(found, ring)
     assert (np.array(ring) != (blocks[0] + blocks[1]) + blocks[2]).any()
+
+
+@pytest.mark.parametrize("function", ["ncclCommDestroy", "ncclCommAbort"])
+def test_a_destroy_beside_a_rank_that_has_ended_is_a_mistake(on_ranks: Any, function: str) -> None:
+    """NCCL wants it from all ranks of a host, and may wait for ever; an abort is none."""
+
+    def work(one: NcclRank) -> Any:
+        one.run("ncclAllGather", *buffers(one), COUNT, FLOAT32)
+        pid = one.folder / "pid"
+        if one.rank == 1:
+            pid.write_text(str(os.getpid()))
+        one.meet("gathered")
+        if one.rank == 1:
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            end = os.pidfd_open(int(pid.read_text()))
+            assert select.select([end], [], [], patience(60))[0]
+        return getattr(one.nccl, function)(one.comm), one.cuda.mistakes()
+
+    mistakes = int(function == "ncclCommDestroy")
+    assert on_ranks(work, 2, **LONG) == [(0, mistakes), None]
