@@ -65,8 +65,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool Finish();
   // Ends what runs and waits; no call does anything from then on.
   void Abort();
-  // Tells the other ranks that this one lets go of it, which ncclCommDestroy wants from all ranks of
-  // a host. If it `waits` for them, one that has ended without that is a mistake.
+  // Tells the other ranks that this one lets go of it, which ncclCommDestroy wants from all ranks
+  // of a host. If it `waits` for them, one that has ended without that is a mistake.
   void LetGo(bool waits);
   // Waits until no graph has a call, as ncclCommDestroy and ncclCommAbort do; a mistake if it takes
   // longer than TimeoutS().
