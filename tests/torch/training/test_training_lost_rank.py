@@ -82,21 +82,32 @@ def check_lines(lines: list[str], ranks: int) -> tuple[str, str]:
     return found, calm
 
 
-def test_the_loss_has_the_bits_of_one_rank(tmp_path: Path) -> None:
+def losses_of(example: Any, output: Path, *arguments: str) -> tuple[str, str]:
+    """As check_lines(), of a training on three ranks, so that sums are of two after the loss."""
+    statuses = run_forked(example, output, *arguments)
+    lines = output.read_text()
+    assert statuses == [-signal.SIGKILL, 0, 0, 0], lines
+    return check_lines(lines.splitlines(), RANKS)
+
+
+def test_the_loss_has_the_bits_of_one_rank(example: Any, tmp_path: Path) -> None:
+    found, calm = losses_of(example, tmp_path / "output")
+    assert found == calm
+
+
+def test_the_loss_is_that_of_one_rank_without_leaves(example: Any, tmp_path: Path) -> None:
+    found, calm = losses_of(example, tmp_path / "output", "--leaves", "0")
+    assert float(found) == pytest.approx(float(calm), rel=example.BOUND)
+
+
+def test_its_command_with_two_ranks(tmp_path: Path) -> None:
+    """Two, as each process takes 3 seconds for its imports."""
     command = [sys.executable, "-m", "collops", "run", "-n", "2", "--restart", "1"]
     done = run([*command, str(SCRIPT)], capture_output=True, cwd=tmp_path, timeout=patience(120))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
     found, calm = check_lines([line for line in lines if line.startswith(("step", "loss"))], 2)
     assert found == calm
-
-
-def test_the_loss_is_that_of_one_rank_without_leaves(example: Any, tmp_path: Path) -> None:
-    statuses = run_forked(example, tmp_path / "output", "--leaves", "0")
-    output = (tmp_path / "output").read_text()
-    assert statuses == [-signal.SIGKILL, 0, 0, 0], output
-    found, calm = check_lines(output.splitlines(), RANKS)
-    assert float(found) == pytest.approx(float(calm), rel=example.BOUND)
 
 
 def test_another_loss_or_weight_is_reported(example: Any) -> None:
