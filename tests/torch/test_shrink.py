@@ -284,6 +284,22 @@ def test_wrong_arguments_leave_the_group_as_it_is() -> None:
     assert (heard, added) == (expected[: len(heard)], 3.0)
 
 
+def test_a_group_that_has_ended_and_one_without_this_rank() -> None:
+    def work(rank: int) -> Any:
+        old, other = dist.group.WORLD, dist.new_group([0])
+        runs = [lambda: collops.torch.shrink(other)] if rank else []
+        heard = [told(run).partition(" ")[2] for run in runs]
+        collops.torch.shrink()
+        return [*heard, told(lambda: collops.torch.shrink(old)).partition(" ")[2]], total()
+
+    ended = (
+        "shrink: group '0' has ended: pass the one that shrink() has returned, or none for the "
+        "default group"
+    )
+    outside = "shrink: this rank is not in the group: only its ranks call it"
+    assert run_group(work, 2) == [([ended], 3.0), ([outside, ended], 3.0)]
+
+
 def test_without_a_default_group() -> None:
     with pytest.raises(collops.ArgumentError, match="there is no default group"):
         collops.torch.shrink()

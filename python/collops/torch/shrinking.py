@@ -89,14 +89,7 @@ def shrink(
         ...     run_ranks(go_on_without_rank_0, 3, f"{folder}/store")
         [None, (0, 2, 5.0), (1, 2, 5.0)]
     """
-    old = dist.group.WORLD if group is None else group
-    if not isinstance(old, Group):
-        raise_status(
-            ErrorCode.ERROR_INVALID_PARAM,
-            "shrink: there is no default group: call torch.distributed.init_process_group"
-            if old is None
-            else f"shrink: the group must be one of collops, got {type(old).__name__}",
-        )
+    old = _group_to_shrink(group)
     if old.others is not None:
         raise_status(
             ErrorCode.ERROR_UNSUPPORTED,
@@ -110,6 +103,24 @@ def shrink(
     new.bound_device_id = old.bound_device_id
     _replace(old, new, left)
     return new
+
+
+def _group_to_shrink(group: Any) -> Group:
+    found = dist.group.WORLD if group is None else group
+    if isinstance(found, Group) and not found.communicator._is_closed:
+        return found
+    if isinstance(found, Group):
+        fault = (
+            f"group {found.group_name!r} has ended: pass the one that shrink() has returned, or "
+            "none for the default group"
+        )
+    elif found is None:
+        fault = "there is no default group: call torch.distributed.init_process_group"
+    elif found is dist.GroupMember.NON_GROUP_MEMBER:
+        fault = "this rank is not in the group: only its ranks call it"
+    else:
+        fault = f"the group must be one of collops, got {type(found).__name__}"
+    raise_status(ErrorCode.ERROR_INVALID_PARAM, f"shrink: {fault}")
 
 
 def shrink_group(ranks_to_exclude: Sequence[int], group: Group, shrink_flags: int) -> Group:
