@@ -1,7 +1,7 @@
 """A process of a group that is to have so many ranks: ``growing_rank.py SIZE [RANK MEMBERS]``.
 
 Without a rank it joins. It grows the group to its size, shrinks it after each loss, and says so
-at the beginning and whenever it is whole.
+at the beginning and whenever it is whole. COLLOPS_TEST_MEET_AT: where, if that is agreed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ import collops
 def main() -> None:
     """Runs until it is killed."""
     size, *place = (int(argument) for argument in sys.argv[1:])
-    comm = collops.init(*place, comm_domain="dp") if place else collops.init(join="dp")
+    meet_at = os.environ.get("COLLOPS_TEST_MEET_AT", "")
+    where = {"job_id": "grown", "meet_at": meet_at} if meet_at else {}
+    comm = (
+        collops.init(*place, comm_domain="dp", **where)
+        if place
+        else collops.init(join="dp", **where)
+    )
     told = comm.all_gatherv(np.array([os.getpid()])).tolist() if place else None
     if told:
         print(*told, flush=True)

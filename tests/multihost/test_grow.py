@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from patience import patience
-from tests.faults import growing_rank
+from tests.faults import growing_rank, replaced_rank
 from tests.multihost.hosts import Host
+from tests.multihost.jobs import Job, table_of
 
 PROGRAM = growing_rank.__file__
 LIMIT_S = patience(60.0)
@@ -26,23 +28,33 @@ class Group:
     """Processes that are to be one group; of a dead one's place another takes over."""
 
     def __init__(self, hosts: list[Host], size: int, job: str) -> None:
-        self.hosts, self.size, self.job = hosts, size, job
+        self.hosts, self.size = hosts, size
+        self.job = {"COLLOPS_BACKEND": "ucx", "COLLOPS_JOB_ID": job}
         self.meet_at = hosts[0].address
+        self.place = "MASTER_ADDR"  # the variable that says where; "": none does
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(self, where: int, *place: int, key: str = "secret") -> subprocess.Popen[str]:
         return self.hosts[where].start(
             [sys.executable, PROGRAM, str(self.size), *map(str, place)],
-            env={
-                "COLLOPS_BACKEND": "ucx",
-                "COLLOPS_JOB_ID": self.job,
+            env=self.job
+            | {
                 "COLLOPS_JOB_KEY": key,
                 "COLLOPS_TIMEOUT_S": f"{patience(40):g}",
-                "MASTER_ADDR": self.meet_at,
                 "OMP_NUM_THREADS": "1",
                 "UCX_TLS": "tcp",
-            },
+            }
+            | ({self.place: self.meet_at} if self.place else {})
+            | ({"RANK_ID": str(place[0])} if place else {}),
         )
+
+    def replace(self, *who: int, where: int) -> None:
+        """Kills processes, each a host's last one; others come to a host that says where it is."""
+        for i in who:
+            self.processes[i].kill()
+            self.processes[i].communicate()
+        for i in who:
+            self.processes[i] = self.start(where)
 
     def await_all(self, count: int | None = None) -> None:
         """Until each of the first ones has said that the group has the processes of them."""
@@ -103,6 +115,48 @@ def test_others_take_the_place_of_the_killed(two_hosts: list[Host], killed: int)
                 made.meet_at = made.hosts[1].address
             made.processes[killed] = made.start(1 - killed)
             made.await_all()
+
+
+def test_a_table_says_where_the_group_may_be(three_hosts: list[Host], tmp_path: Path) -> None:
+    """Also once the host of the table's rank 0 is lost; a host that it does not list is told."""
+    table = tmp_path / "ranks.json"
+    table.write_text(table_of(three_hosts[:2], [0, 1, 1]), encoding="utf-8")
+    with group(three_hosts, 3, "") as made:
+        made.job = {"RANK_TABLE_FILE": str(table)}
+        made.place = ""
+        made.processes = [made.start(0, 0, 3), made.start(1, 1, 3), made.start(1, 2, 3)]
+        made.await_all()
+        made.replace(0, where=0)
+        made.await_all()
+        made.replace(1, 2, where=2)
+        made.await_all()
+        made.place, made.meet_at = "MASTER_ADDR", made.hosts[2].address
+        made.replace(0, where=1)
+        made.await_all()
+
+
+def test_an_agreed_port_is_kept(two_hosts: list[Host]) -> None:
+    """On whichever host the group's rank 0 is."""
+    with group(two_hosts, 3, "") as made:
+        made.job = {}
+        made.place, made.meet_at = "COLLOPS_TEST_MEET_AT", f"{two_hosts[0].address}:29600"
+        made.processes = [made.start(0, 0, 3), made.start(1, 1, 3), made.start(1, 2, 3)]
+        made.await_all()
+        made.meet_at = f"{two_hosts[1].address}:29600"
+        made.replace(0, where=0)
+        made.await_all()
+        made.meet_at = f"{two_hosts[0].address}:29600"
+        made.replace(1, 2, where=1)
+        made.await_all()
+
+
+def test_collops_run_starts_lost_ranks_anew(two_hosts: list[Host]) -> None:
+    """The first one killed is the only rank of the table's first host."""
+    program = ["--restart", "1", replaced_rank.__file__]
+    with Job(two_hosts, [0, 1, 1], *program, COLLOPS_JOB_KEY="secret") as job:
+        found = job.results(LIMIT_S)
+    lines = [line for _, out, _ in found for line in out.splitlines()]
+    assert sorted(lines) == ["[0] 1 3", "[1] 0 3", "[2] 2 3"], found
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))

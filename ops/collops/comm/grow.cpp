@@ -36,17 +36,6 @@ control::GroupState& StateOf(const Communicator& made) {
   return ControlOf(made).endpoint().board().group();
 }
 
-// What the environment of a new process must have, for messages.
-std::string DescribePlace(const control::GroupSpec& spec, const JobIdentity& job) {
-  const std::string prefix = "job/";
-  const bool named = job.id.rfind(prefix, 0) == 0;
-  const std::string backend =
-      spec.backend == "shm" ? "" : Concat(", backend=\"", spec.backend, "\"");
-  return Concat("collops.init(join=\"", spec.comm_domain, "\"", backend, ") with ",
-                named ? Concat("COLLOPS_JOB_ID=", job.id.substr(prefix.size()))
-                      : Concat("this job (", DescribeJob(job), ")"));
-}
-
 struct Wish {
   int64_t count = 0;
   double timeout_s = 0;
@@ -176,7 +165,7 @@ class Growing {
       if (late && looked.ok()) looked = TimedOut(full);
       waiting_.Tell([this] {
         return Concat("collops: rank 0: grow: ", entrance_->num_present(), " of ", count_,
-                      " new processes have come; each calls ", DescribePlace(spec_, job_), place_);
+                      " new processes have come; each calls ", DescribeCall());
       });
       Wait();
     }
@@ -191,14 +180,9 @@ class Growing {
       entrance_.emplace(name, count_);
       return Ok();
     }
-    Env env;
-    COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
-    JobPlace place;
-    COLLOPS_RETURN_IF_ERROR(ReadJobPlace(control_.spec().meet_at, 0, &place));
-    const int port = place.port == 0 ? env.port : place.port;
-    entrance_.emplace(control::FindEntranceOfHosts(spec_, hosts_->secret, 0, hosts_->address, port),
-                      count_);
-    place_ = Concat(" and MASTER_ADDR=", hosts_->address, " COLLOPS_PORT=", port);
+    entrance_.emplace(
+        control::FindEntranceOfHosts(spec_, hosts_->secret, 0, hosts_->address, hosts_->port),
+        count_);
     return Ok();
   }
 
@@ -225,6 +209,7 @@ class Growing {
     }
     next_->secret = hosts_->secret;
     next_->address = hosts_->address;
+    next_->port = hosts_->port;
     next_->lobby = lobby_;
     return Ok();
   }
@@ -236,7 +221,29 @@ class Growing {
         count_ == 1 ? " new process came within " : " new processes came within ",
         deadline_.timeout_s(), " s",
         full ? Concat(", but they did not meet the group: ", in_vain_) : entrance_->Hindrance(),
-        "; this group is as it was. A new process calls ", DescribePlace(spec_, job_), place_);
+        "; this group is as it was. A new process calls ", DescribeCall());
+  }
+
+  // What a new process calls, and what its environment must have, for messages.
+  std::string DescribeCall() const {
+    std::string call = Concat("collops.init(join=\"", spec_.comm_domain, "\"");
+    if (spec_.backend != "shm") call += Concat(", backend=\"", spec_.backend, "\"");
+    std::string with = Concat("this job (", DescribeJob(job_), ")");
+    const auto begins = [this](const std::string& prefix) { return job_.id.rfind(prefix, 0) == 0; };
+    const std::string named = "job/";
+    if (begins(named)) {
+      with = Concat("COLLOPS_JOB_ID=", job_.id.substr(named.size()));
+    } else if (begins("rank-table/")) {
+      with = "this job's rank table in RANK_TABLE_FILE";
+    }
+    if (hosts_ == nullptr) return Concat(call, ") with ", with);
+    if (!spec_.job_id.empty()) {
+      control::SocketAddress place;
+      static_cast<void>(control::ParseNumeric(hosts_->address, hosts_->port, &place));
+      return Concat(call, ", job_id=\"", spec_.job_id, "\", meet_at=\"", place.Text(), "\")");
+    }
+    return Concat(call, ") with ", with, " and MASTER_ADDR=", hosts_->address,
+                  " COLLOPS_PORT=", hosts_->port);
   }
 
   Status LookAround() const {
@@ -373,7 +380,6 @@ class Growing {
   Deadline deadline_ = Deadline::After(0);
   std::optional<control::Entrance> entrance_;  // of rank 0
   JobIdentity job_;
-  std::string place_;  // of a group on several hosts, for messages
   control::WaitingLine waiting_;
   std::shared_ptr<Communicator> made_;
   bool tried_ = false;

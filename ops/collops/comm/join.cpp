@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "collops/comm/backend_communicator.h"
 #include "collops/comm/control/control.h"
@@ -62,20 +63,25 @@ class Joining {
  private:
   // A group of a backend that runs on several hosts may be on this one alone.
   Status FindHosts(const std::string& name) {
-    JobPlace place;
-    if (spec_.backend == "ucx" && spec_.comm_mode != COMM_MULTI_THREAD) {
-      COLLOPS_RETURN_IF_ERROR(spec_.job_id.empty() ? FindJobPlace(nullptr, 1, &place)
-                                                   : ReadJobPlace(spec_.meet_at, 1, &place));
-    }
-    if (place.address.empty()) {
-      guest_.emplace(name);
-      return Ok();
-    }
     Env env;
     COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+    port_ = env.port;
+    std::vector<std::string> addresses;
+    const bool agreed = !spec_.job_id.empty();
+    if (spec_.backend == "ucx" && spec_.comm_mode != COMM_MULTI_THREAD && !agreed) {
+      COLLOPS_RETURN_IF_ERROR(FindPlacesToJoin(&addresses));
+    } else if (!spec_.meet_at.empty()) {
+      JobPlace place;
+      COLLOPS_RETURN_IF_ERROR(ReadJobPlace(spec_.meet_at, 1, &place));
+      addresses = {place.address};
+      port_ = place.port;
+    }
     secret_ = {job_.id, env.job_key};
-    guest_.emplace(name, control::FindEntranceOfHosts(spec_, secret_, 1, place.address,
-                                                      place.port == 0 ? env.port : place.port));
+    std::vector<control::RendezvousSpec> places;
+    for (const std::string& address : addresses) {
+      places.push_back(control::FindEntranceOfHosts(spec_, secret_, 1, address, port_));
+    }
+    guest_.emplace(name, places);
     return Ok();
   }
 
@@ -86,10 +92,13 @@ class Joining {
                       "called comm.grow(), but was not complete within ", deadline_.timeout_s(),
                       " s: its other new processes or ranks did not come");
     const std::string reached = guest_->Failure();
-    return Error(ERROR_TIMEOUT, "no group of ", group, "called comm.grow() within ",
-                 deadline_.timeout_s(),
-                 " s. Does it run, in the same job and network namespace, with this comm_domain?",
-                 reached.empty() ? "" : " For a group on several hosts: ", reached);
+    return Error(
+        ERROR_TIMEOUT, "no group of ", group, "called comm.grow() within ", deadline_.timeout_s(),
+        " s. Does it run, in the same job and network namespace, with this comm_domain?",
+        reached.empty() ? "" : " For a group on several hosts: ", reached,
+        reached.empty()         ? ""
+        : spec_.meet_at.empty() ? "; set MASTER_ADDR and COLLOPS_PORT as comm.grow() logs them"
+                                : "; pass the meet_at that comm.grow() logs");
   }
 
   Status Meet(const control::Invitation& invitation) {
@@ -100,6 +109,7 @@ class Joining {
     spec.meeting = invitation.meeting();
     spec.timeout_s = control::MeetingS(deadline_);
     spec.one_host = !invitation.on_hosts;
+    spec.meet_at.clear();
     std::shared_ptr<control::Lobby> lobby;
     if (invitation.on_hosts) {
       spec.introduction = Introduce(invitation, &lobby);
@@ -156,6 +166,7 @@ class Joining {
     made->rows = invitation.rows;
     made->secret = secret_;
     made->address = invitation.rows[static_cast<size_t>(invitation.rank)].address;
+    made->port = port_;
     made->lobby = *lobby = std::make_shared<control::Lobby>(std::move(listener));
     return made;
   }
@@ -164,6 +175,7 @@ class Joining {
   const Deadline deadline_;
   JobIdentity job_;
   control::JobSecret secret_;
+  int port_ = 0;  // of the job
   std::optional<control::Entrant> guest_;
   control::WaitingLine waiting_;
   std::shared_ptr<Communicator> made_;

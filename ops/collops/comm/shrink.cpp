@@ -313,6 +313,7 @@ class ShrinkingOnHosts {
     }
     next->secret = introduction_->secret;
     next->address = introduction_->address;
+    next->port = introduction_->port;
     next->lobby = lobby_;
     before_ = std::exchange(introduction_, next);  // the roll call still reads it
     members_ = members;

@@ -106,8 +106,9 @@ def init(
         join: the comm_domain of a running group of this job, which this process joins as a new rank
             once the group's ranks call ``comm.grow(n)``. Waits for that, for at most `timeout_s`;
             rank, number of ranks and sizes are the group's. Of a group on several hosts `backend`
-            is "ucx", and MASTER_ADDR, or `meet_at` beside a `job_id`, an address of the host of the
-            group's rank 0. None: a new group.
+            is "ucx", which a rank table (RANK_TABLE_FILE) says as well; its rank 0 is on a host of
+            that table, or where MASTER_ADDR, or `meet_at` beside a `job_id`, says. None: a new
+            group.
 
     Returns:
         The communicator, which structs with this `comm_domain` also use.

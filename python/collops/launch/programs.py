@@ -252,7 +252,7 @@ class Job:
         words = [f"COLLOPS_RESTARTS={self._restarted}"]  # so that the program joins
         words += [
             f"{name}={shlex.quote(env[name])}"
-            for name in ("COLLOPS_JOB_ID", "RANK_TABLE_FILE")
+            for name in ("COLLOPS_JOB_ID", "RANK_TABLE_FILE", "COLLOPS_BACKEND", "COLLOPS_PORT")
             if name in env
         ]
         if key := env.get("COLLOPS_JOB_KEY"):

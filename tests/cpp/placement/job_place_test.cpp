@@ -94,6 +94,34 @@ TEST(TheJobsTableSaysWhere) {
   unlink(path);
 }
 
+// Any of its hosts may have rank 0 by now; the process that joins, and its host, need not be in it.
+TEST(AllHostsOfTheJobsTableAreLookedAtToJoin) {
+  char path[] = "/tmp/job_place_test_XXXXXX";
+  const int file = mkstemp(path);
+  ASSERT_TRUE(file >= 0);
+  close(file);
+  const auto places = [&](const Variables& variables) {
+    SetVariables(variables);
+    std::vector<std::string> addresses;
+    EXPECT_EQ(FindPlacesToJoin(&addresses).message(), "");
+    std::string list;
+    for (const std::string& address : addresses) list += Concat(address, " ");
+    return list;
+  };
+  std::ofstream(path) << TextOf({"node-a", "node-b"});
+  const Variables job = {{"RANK_TABLE_FILE", path}};
+  EXPECT_EQ(places(job), "node-a node-b ");
+  EXPECT_EQ(places(With(job, "MASTER_ADDR", "node-b")), "node-b node-a ");
+  EXPECT_EQ(places(With(job, "MASTER_ADDR", "10.0.0.7")), "10.0.0.7 node-a node-b ");
+  EXPECT_EQ(places(With(job, "MASTER_ADDR", "127.0.0.1")), "node-a node-b ");
+  std::ofstream(path) << TextOf({"node-a"});
+  EXPECT_EQ(places(With(job, "MASTER_ADDR", "10.0.0.7")), "");
+  EXPECT_EQ(places({{"MASTER_ADDR", "10.0.0.7"}}), "10.0.0.7 ");
+  EXPECT_EQ(places(Torchrun(3, 4, 2)), "10.0.0.7 ");
+  EXPECT_EQ(places({}), "");
+  unlink(path);
+}
+
 TEST(WithoutATableTheLauncherSaysIt) {
   ExpectPlace(PlaceOf(Torchrun(0, 4, 2), nullptr, 0), "10.0.0.7", true);
   ExpectPlace(PlaceOf(Torchrun(3, 4, 2), nullptr, 0), "10.0.0.7", false);

@@ -17,6 +17,7 @@ from collops.core import core
 from collops.launch.rank_table import make_rank_table, read_rank_table
 from patience import patience
 from tests import programs
+from tests.faults import replaced_rank
 
 RUN = [sys.executable, "-m", "collops", "run"]
 LIMIT_S = patience(60.0)
@@ -443,7 +444,7 @@ def test_no_rank_is_started_anew_after_a_signal(script):
     assert (job.returncode, b"anew" in err) == (128 + signal.SIGTERM, False)
 
 
-def test_the_command_that_it_prints_starts_a_process_that_joins(script):
+def test_the_command_that_it_prints_starts_a_process_that_joins(script, monkeypatch):
     """The key is not in it, and the rank that was started anew may have ended."""
     path = script(
         "import collops, numpy as np, os, sys\n"
@@ -458,6 +459,7 @@ def test_the_command_that_it_prints_starts_a_process_that_joins(script):
         "ranks = comm.all_gather(np.array([comm.rank])).tolist()\n"
         "print(ranks, env['COLLOPS_JOB_KEY'])\n"
     )
+    monkeypatch.setenv("COLLOPS_PORT", "29600")
     job = start("-n", "2", "--restart", "1", path)
     assert job.stdout is not None
     assert job.stderr is not None
@@ -475,6 +477,7 @@ def test_the_command_that_it_prints_starts_a_process_that_joins(script):
         )
         assert typed.stdout.decode().startswith("[0, 1] "), typed.stderr.decode()
         assert typed.stdout.split()[-1].decode() not in hint
+        assert " COLLOPS_PORT=29600 " in hint
         assert job.stdout.readline() == b"[0] " + typed.stdout
     finally:
         job.terminate()
@@ -507,27 +510,15 @@ def test_a_program_that_starts_over_when_all_its_ranks_do(script):
     assert b"to join ranks that have gone on, call init(join=COMM_DOMAIN)" in ended.stderr
 
 
-def test_lost_ranks_are_replaced_in_the_group(script):
+@pytest.mark.parametrize("table", [False, True], ids=["-n", "--rank-table"])
+def test_lost_ranks_are_replaced_in_the_group(tmp_path, table):
     """Two ranks are killed one after the other, rank 0 first; the calls of all steps are right."""
-    path = script(
-        "import collops, numpy as np, os\n"
-        "label, anew = int(os.environ['COLLOPS_RANK']), os.environ['COLLOPS_RESTARTS'] != '0'\n"
-        "step = np.zeros(1, np.int64)\n"
-        "comm = collops.init(join='dp') if anew else collops.init(comm_domain='dp')\n"
-        "if anew: comm.broadcast(step)\n"
-        "while step[0] < 6:\n"
-        "    if not anew and (label, step[0]) in ((0, 2), (2, 4)): os.kill(os.getpid(), 9)\n"
-        "    try:\n"
-        "        total = comm.all_reduce(step * 10 + comm.rank)\n"
-        "    except collops.PeerLostError:\n"
-        "        comm = comm.shrink().grow(1)\n"
-        "        comm.broadcast(step)\n"
-        "        continue\n"
-        "    assert total[0] == step[0] * 30 + 3, (total, step)\n"
-        "    step += 1\n"
-        "print(comm.rank, comm.size)\n"
-    )
-    ended = collops_run("-n", "3", "--restart", "2", path)
+    ranks = ["-n", "3"]
+    if table:
+        path = tmp_path / "ranks.json"
+        path.write_text(make_rank_table(["a"], 3), encoding="utf-8")
+        ranks = ["--rank-table", str(path)]
+    ended = collops_run(*ranks, "--restart", "2", replaced_rank.__file__, COLLOPS_SERVER_ID="a")
     assert ended.returncode == 0, ended.stderr.decode()
     # Label 1 has lived on; the ranks behind it came in turn.
     assert sorted(ended.stdout.decode().splitlines()) == ["[0] 1 3", "[1] 0 3", "[2] 2 3"]

@@ -500,13 +500,39 @@ Status ReadJobPlace(const std::string& meet_at, int rank, JobPlace* place) {
   return Ok();
 }
 
-Status FindJobDigest(std::string* digest) {
-  digest->clear();
+Status FindPlacesToJoin(std::vector<std::string>* addresses) {
+  addresses->clear();
+  std::shared_ptr<const RankTable> table;
+  COLLOPS_RETURN_IF_ERROR(ReadJobTable(&table));
+  if (table == nullptr) {
+    JobPlace place;
+    COLLOPS_RETURN_IF_ERROR(FindByLauncher(DetectLauncher(), &place));
+    if (!place.address.empty()) addresses->push_back(place.address);
+    return Ok();
+  }
+  if (table->servers.size() < 2) return Ok();
+  const std::string given = GetVariable("MASTER_ADDR");
+  if (!given.empty() && !IsLoopback(given)) addresses->push_back(given);
+  for (const RankTable::Server& server : table->servers) {
+    if (server.address() != given) addresses->push_back(server.address());
+  }
+  return Ok();
+}
+
+Status ReadJobTable(std::shared_ptr<const RankTable>* table) {
+  table->reset();
   const std::string path = GetVariable("RANK_TABLE_FILE");
   if (path.empty()) return Ok();
-  RankTable table;
-  COLLOPS_RETURN_IF_ERROR(ReadRankTable(path, &table));
-  if (table.completed) *digest = table.digest;
+  RankTable read;
+  COLLOPS_RETURN_IF_ERROR(ReadRankTable(path, &read));
+  *table = std::make_shared<const RankTable>(std::move(read));
+  return Ok();
+}
+
+Status FindJobDigest(std::string* digest) {
+  std::shared_ptr<const RankTable> table;
+  COLLOPS_RETURN_IF_ERROR(ReadJobTable(&table));
+  *digest = table == nullptr || !table->completed ? "" : table->digest;
   return Ok();
 }
 

@@ -80,8 +80,16 @@ Status FindJobPlace(const std::shared_ptr<const RankTable>& table, int rank, Job
 // empty: on this host. Its rank 0 is the job's.
 Status ReadJobPlace(const std::string& meet_at, int rank, JobPlace* place);
 
-// The digest of the rank table of the whole job, RANK_TABLE_FILE, which names the job also for a
-// group of some of its ranks; empty without one.
+// Where a new process may find a group of its job that is on several hosts: MASTER_ADDR, and every
+// host of RANK_TABLE_FILE, as the host of the job's rank 0 may be lost. Empty: the group is on this
+// host. The table need not list the process or its host.
+Status FindPlacesToJoin(std::vector<std::string>* addresses);
+
+// The rank table of the whole job, RANK_TABLE_FILE; null without one. It may not be complete.
+Status ReadJobTable(std::shared_ptr<const RankTable>* table);
+
+// The digest of the rank table of the whole job, which names the job also for a group of some of
+// its ranks; empty without one.
 Status FindJobDigest(std::string* digest);
 
 // An error if other hosts may know the job by another name.

@@ -119,8 +119,12 @@ Status JoinGroup(CommunicatorSpec spec, std::shared_ptr<Communicator>* communica
   spec.voice = {"init: ", "rank_size"};
   if (spec.timeout_s == 0) spec.timeout_s = env.timeout_s;
   if (spec.backend.empty() && spec.comm_mode == COMM_MULTI_THREAD) spec.backend = "shm";
-  if (spec.backend.empty())
-    COLLOPS_RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
+  if (spec.backend.empty()) {
+    // It is no rank of the table, which only says of which kind the group is.
+    CommunicatorSpec of_job = spec;
+    COLLOPS_RETURN_IF_ERROR(ReadJobTable(&of_job.table));
+    COLLOPS_RETURN_IF_ERROR(ChooseBackend(of_job, spec.timeout_s, &spec.backend));
+  }
   COLLOPS_RETURN_IF_ERROR(CheckBackendName(spec.backend));
   COLLOPS_RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
   return Communicator::Join(spec, communicator);

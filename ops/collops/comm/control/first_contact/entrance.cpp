@@ -276,8 +276,10 @@ void Entrance::Release() {
   }
 }
 
-Entrant::Entrant(std::string name, const RendezvousSpec& place)
-    : name_(std::move(name)), way_(std::make_unique<WayOfHosts>(place)) {}
+Entrant::Entrant(std::string name, const std::vector<RendezvousSpec>& places)
+    : name_(std::move(name)) {
+  for (const RendezvousSpec& place : places) ways_.emplace_back(place);
+}
 
 // Also if it is connected: to the last name at which somebody listens now.
 Status Entrant::ConnectHere() {
@@ -299,30 +301,52 @@ Status Entrant::ConnectHere() {
   return Greet({});
 }
 
-// Asks at the job's port where the entrance is, and goes there; again, if it is there no more.
-Status Entrant::ConnectToHosts() {
-  if (!way_->where) {
+Status Entrant::WayOfHosts::Step(std::optional<Connection>* connection) {
+  if (!where) {
     std::optional<PortMessage> answer;
-    COLLOPS_RETURN_IF_ERROR(way_->contact.Ask({}, &answer));
-    SocketAddress where;
-    if (!answer || !ParseNumeric(answer->address, answer->port, &where)) return Ok();
-    way_->contact.Finish(Deadline::After(0));
-    way_->where = where;
-    const Claim claim = {way_->spec.domain, kJoinPurpose, way_->spec.rank, way_->spec.rank_size};
-    way_->connector.emplace(&way_->spec.secret, claim);
+    COLLOPS_RETURN_IF_ERROR(contact.Ask({}, &answer));
+    SocketAddress said;
+    if (!answer || !ParseNumeric(answer->address, answer->port, &said)) return Ok();
+    contact.Finish(Deadline::After(0));
+    where = said;
+    connector.emplace(&spec.secret, Claim{spec.domain, kJoinPurpose, spec.rank, spec.rank_size});
   }
-  COLLOPS_RETURN_IF_ERROR(way_->connector->Step(*way_->where));
-  if (way_->connector->TakeFailed()) {
-    way_->where.reset();
-    return Ok();
+  COLLOPS_RETURN_IF_ERROR(connector->Step(*where));
+  if (connector->TakeFailed()) {
+    where.reset();
+  } else if (connector->proven()) {
+    *connection = std::move(connector->connection());
   }
-  if (!way_->connector->proven()) return Ok();
-  connection_ = std::move(way_->connector->connection());
+  return Ok();
+}
+
+void Entrant::WayOfHosts::Forget() {
+  contact.Finish(Deadline::After(0));
+  where.reset();
+  connector.reset();
+}
+
+// Of the places, others may be another job's, or of hosts that are lost.
+Status Entrant::ConnectToHosts() {
+  std::optional<Connection> made;
+  bool any_left = false;
+  for (WayOfHosts& way : ways_) {
+    if (!way.ended.ok() || made) continue;
+    way.ended = way.Step(&made);
+    any_left = any_left || way.ended.ok();
+  }
+  if (!any_left) return ways_.front().ended;
+  if (!made) return Ok();
+  connection_ = std::move(*made);
   is_here_ = false;
-  way_->where.reset();
+  for (WayOfHosts& way : ways_) way.Forget();
+  return GreetHosts();
+}
+
+Status Entrant::GreetHosts() {
   SocketAddress own = connection_.own_address();
   own.set_port(0);
-  if (listener_ == nullptr) listener_ = std::make_unique<JobListener>(way_->spec.secret);
+  if (listener_ == nullptr) listener_ = std::make_unique<JobListener>(ways_.front().spec.secret);
   if (!listener_->open()) COLLOPS_RETURN_IF_ERROR(listener_->Open(own));
   Row row;
   row.host = HostIdentity().substr(0, Row::kMostHostBytes);
@@ -346,7 +370,7 @@ Status Entrant::Greet(const Row& row) {
 Status Entrant::Look(Invitation* invitation, bool* invited) {
   *invited = false;
   if (!connection_.alive() || (is_here_ && !HasNews())) COLLOPS_RETURN_IF_ERROR(ConnectHere());
-  if (!connection_.alive() && way_ != nullptr) COLLOPS_RETURN_IF_ERROR(ConnectToHosts());
+  if (!connection_.alive() && !ways_.empty()) COLLOPS_RETURN_IF_ERROR(ConnectToHosts());
   if (!connection_.alive()) {
     std::this_thread::sleep_for(kConnectAgain);
     return Ok();
@@ -381,7 +405,14 @@ Status Entrant::LookForRelease(const Invitation& invitation, bool* released, boo
 }
 
 std::string Entrant::Failure() const {
-  return way_ == nullptr || way_->contact.proven() ? "" : way_->contact.Failure();
+  const auto ended = std::find_if(ways_.begin(), ways_.end(),
+                                  [](const WayOfHosts& way) { return !way.ended.ok(); });
+  if (ended != ways_.end()) return ended->ended.message();
+  const bool reached = std::any_of(ways_.begin(), ways_.end(),
+                                   [](const WayOfHosts& way) { return way.contact.proven(); });
+  if (ways_.empty() || reached) return "";
+  return Concat(ways_.front().contact.Failure(),
+                ways_.size() == 1 ? "" : ", nor is it found at the rank table's other hosts");
 }
 
 void Entrant::TellMet(const Invitation& invitation) {

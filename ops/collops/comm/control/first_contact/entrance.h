@@ -121,8 +121,8 @@ class Entrance {
 class Entrant {
  public:
   explicit Entrant(std::string name) : name_(std::move(name)) {}
-  // Where the group may be on several hosts.
-  Entrant(std::string name, const RendezvousSpec& place);
+  // Where the group may be on several hosts: its rank 0 is at one of the places, or comes there.
+  Entrant(std::string name, const std::vector<RendezvousSpec>& places);
 
   // One round: connects if it is not connected, and takes what has come. `invited`: `invitation`
   // was set. An error if it can never be invited there.
@@ -137,7 +137,8 @@ class Entrant {
   Status LookForRelease(const Invitation& invitation, bool* released, bool* in_vain);
   // The other end's word that the group is complete, or that it begins again, ends it.
   void AwaitNews() const;
-  // Why it has not reached a group on several hosts; empty: it did not look for one.
+  // Why it has not reached a group on several hosts; empty: it did not look for one, or the group
+  // may still come where it looks.
   std::string Failure() const;
   // Where this process accepts connections of other hosts, as its row says.
   std::unique_ptr<JobListener> TakeListener() { return std::move(listener_); }
@@ -145,19 +146,25 @@ class Entrant {
  private:
   struct WayOfHosts {
     explicit WayOfHosts(const RendezvousSpec& place) : spec(place), contact(&spec, kFind) {}
+    // Asks at the job's port where the entrance is, and goes there; again, if it is there no more.
+    // `connection`: to it, once it is proven.
+    Status Step(std::optional<Connection>* connection);
+    void Forget();
     const RendezvousSpec spec;
     PortContact contact;
     std::optional<SocketAddress> where;  // as the job's port has said
     std::optional<Connector> connector;
+    Status ended;  // why it leads nowhere
   };
 
   Status ConnectHere();
   Status ConnectToHosts();
+  Status GreetHosts();
   Status Greet(const Row& row);
   Status Take();
 
   const std::string name_;
-  std::unique_ptr<WayOfHosts> way_;
+  std::list<WayOfHosts> ways_;
   std::unique_ptr<JobListener> listener_;
   Invitation coming_;      // so far
   bool is_new_ = false;    // it is complete, and Look() has not returned it

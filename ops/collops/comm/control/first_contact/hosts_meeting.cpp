@@ -150,6 +150,7 @@ HostsMeeting::HostsMeeting(const GroupSpec& spec, const JobIdentity& job,
       introduction_(std::make_shared<Introduction>()),
       rendezvous_(Rendezvous::Create(rendezvous)) {
   introduction_->secret = rendezvous.secret;
+  introduction_->port = rendezvous.port;
   // The meeting of this host's ranks ends when this one is stopped, or a rank elsewhere fails.
   spec_.watch = [this, watch = WatchOfPart()] {
     if (met_ && Wanted()) COLLOPS_RETURN_IF_ERROR(rendezvous_->Look());
