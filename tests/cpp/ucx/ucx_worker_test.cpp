@@ -82,6 +82,31 @@ TEST(TheFirstMessageConnects) {
   });
 }
 
+// Also where the system refuses the connection at once.
+TEST(APeerThatHasEndedBeforeTheFirstMessageIsLost) {
+  RunConnected(2, [](const Entry& e) {
+    setenv("UCX_TLS", "tcp", 1);  // as between hosts
+    std::unique_ptr<Worker> worker;
+    ASSERT_TRUE(Worker::Create(2, &worker).ok());
+    const int peer = 1 - e.me;
+    e.mesh.Say(e.me, peer, worker->address());
+    worker->Know(peer, e.mesh.Hear(e.me, peer));
+    if (e.me == 1) worker.reset();
+    e.mesh.Meet(e.me);
+    if (e.me == 0) {
+      Request request;
+      const Status sent = worker->Send(1, TagOf(0), "", 0, &request);
+      EXPECT_TRUE(sent.ok() || sent.code() == ERROR_RT_FAIL);
+      const Watch watch = {{}, [] { return collops::Ok(); }};
+      const auto lost = [&] { return worker->IsLost(1); };
+      EXPECT_EQ(worker->Until("the loss", lost, watch, Limit()).message(), "");
+      EXPECT_EQ(worker->LossOf(1).code(), collops::ERROR_PEER_LOST);
+    }
+    e.mesh.Meet(e.me);
+    CloseTogether(e);
+  });
+}
+
 TEST(AMessageThatIsTooLongIsAnError) {
   RunConnected(2, [](const Entry& e) {
     const int peer = 1 - e.me;

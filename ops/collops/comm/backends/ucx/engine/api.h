@@ -28,6 +28,7 @@ enum class Result : int8_t {
   kOk = 0,
   kInProgress = 1,
   kInvalidParam = -5,
+  kUnreachable = -6,
   kMessageTruncated = -9,
   kNoDevice = -14,
   kBusy = -15,

@@ -96,6 +96,8 @@ Status Worker::Connect(int peer) {
     return Ok();
   }
   connected.endpoint = nullptr;
+  // The system may say at once that nobody listens there any more.
+  if (result == Result::kUnreachable) OnError(&connected, nullptr, result);
   return Error(ERROR_RT_FAIL, "backend ucx: peer ", peer,
                " cannot be reached from here: ", Explain(*library_, result),
                "; UCX_NET_DEVICES and UCX_TLS choose the network");
