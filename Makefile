@@ -18,8 +18,8 @@ test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 	@$(SETUP) package test torch ucx
 	@$(RUN) tools/run_tests.py $(ARGS)
 
-test-faults: ## every test of faults, invalid data and dying ranks, in full: about 15 minutes
-	@$(SETUP) package test
+test-faults: ## every test of faults, invalid data and dying ranks, in full: about 20 minutes
+	@$(SETUP) package test ucx
 	@$(RUN) tools/faults.py $(ARGS)
 
 test-launchers: ## Open MPI, MPICH, Intel MPI and torchrun: two jobs at once must not connect

@@ -1,6 +1,7 @@
-"""Runs the tests of faults whole: `make test` runs a part of each.
+"""Runs the tests of faults whole: `make test` and `make test-multihost` run a part of each.
 
-Arguments name C++ programs of PROGRAMS; without arguments all run, and tests/faults.
+Arguments name C++ programs of PROGRAMS; without arguments all run, tests/faults, and the draws
+across hosts, which are network namespaces, where they can be had.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 
+from multihost import reason_not_to_run
 from patience import patience
 from run_tests import BUILD, ENV, REPORTS, configure, run, run_python
 
@@ -22,6 +24,11 @@ PROGRAMS = {
     "grow_test": 600,
     "signals_tests": 900,
 }
+DRAWS_ACROSS_HOSTS = [
+    "tests/multihost/test_shrink.py::test_draws_of_two_hosts",
+    "tests/multihost/test_shrink.py::test_draws_of_three_hosts",
+    "tests/multihost/test_grow.py::test_killed_while_it_grows",
+]
 
 
 def run_whole(name: str, limit_s: int) -> bool:
@@ -34,6 +41,19 @@ def run_whole(name: str, limit_s: int) -> bool:
         status = -1
     print(f"{name}: {'ok' if status == 0 else 'FAILED'}, {time.monotonic() - start:.0f} s")
     return status == 0
+
+
+def run_across_hosts() -> bool:
+    """Runs the draws of several hosts, and prints their seeds; true also if it cannot."""
+    reason = reason_not_to_run()
+    if reason:
+        print(f"across hosts: not run: {reason}")
+        return True
+    ENV["COLLOPS_TEST_PROGRAMS"] = str(BUILD / "tests" / "cpp")  # pytest collects them then
+    outcome = run_python([*DRAWS_ACROSS_HOSTS, "-v"])
+    outcome.name = "across hosts"
+    print(outcome.text())
+    return outcome.good
 
 
 def main(chosen: list[str]) -> int:
@@ -50,6 +70,7 @@ def main(chosen: list[str]) -> int:
         return 1
     results = [chosen != [] or run_python(["tests/faults"]).good]
     results += [run_whole(name, PROGRAMS[name]) for name in names]  # all run, also after a failure
+    results += [chosen != [] or run_across_hosts()]
     return 0 if all(results) else 1
 
 

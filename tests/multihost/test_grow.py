@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,9 +19,10 @@ import pytest
 from patience import patience
 from tests.faults import growing_rank, replaced_rank
 from tests.multihost.hosts import Host
-from tests.multihost.jobs import Job, table_of
+from tests.multihost.jobs import RANKS, Job, table_of
 
 PROGRAM = growing_rank.__file__
+WAYS = str(RANKS / "growing_ways.py")
 LIMIT_S = patience(60.0)
 DRAWS = 50 if os.environ.get("COLLOPS_ALL_FAULTS") else 4
 
@@ -34,9 +37,11 @@ class Group:
         self.place = "MASTER_ADDR"  # the variable that says where; "": none does
         self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self, where: int, *place: int, key: str = "secret") -> subprocess.Popen[str]:
+    def start(
+        self, where: int, *place: int, key: str = "secret", program: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
         return self.hosts[where].start(
-            [sys.executable, PROGRAM, str(self.size), *map(str, place)],
+            [sys.executable, *(program or [PROGRAM, str(self.size)]), *map(str, place)],
             env=self.job
             | {
                 "COLLOPS_JOB_KEY": key,
@@ -157,6 +162,62 @@ def test_collops_run_starts_lost_ranks_anew(two_hosts: list[Host]) -> None:
         found = job.results(LIMIT_S)
     lines = [line for _, out, _ in found for line in out.splitlines()]
     assert sorted(lines) == ["[0] 1 3", "[1] 0 3", "[2] 2 3"], found
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """Its next line."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()
+    return line
+
+
+def go_on(made: Group, new: int, *further: int) -> None:
+    """The members grow then, with those that are there already and further processes on these
+    hosts."""
+    for member in made.processes[:2]:
+        assert member.stdin is not None
+        member.stdin.write("\n")
+        member.stdin.flush()
+    made.processes += [made.start(where, program=[WAYS, str(new), "0"]) for where in further]
+    made.await_all()
+
+
+def test_nobody_comes_and_then_one_does(two_hosts: list[Host]) -> None:
+    with group(two_hosts, 3, "grown-late") as made:
+        ways = [WAYS, "1", str(patience(0.5))]
+        made.processes = [made.start(i, i, 2, program=ways) for i in (0, 1)]
+        for member in made.processes:
+            assert said(member).startswith("ERROR_TIMEOUT grow: 0 of 1 new process came within ")
+        go_on(made, 1, 1)
+
+
+def test_a_stopped_new_process_leaves_the_group_as_it_was(two_hosts: list[Host]) -> None:
+    with group(two_hosts, 4, "grown-stopped") as made:
+        ways = [WAYS, "2", str(patience(2))]
+        made.processes = [made.start(i, i, 2, program=ways) for i in (0, 1)]
+        stopped = made.start(1, program=ways)
+        time.sleep(patience(0.8))  # it is at the entrance
+        stopped.send_signal(signal.SIGSTOP)
+        made.processes += [stopped, made.start(0, program=ways)]
+        for member in made.processes[:2]:
+            error = r"ERROR_TIMEOUT grow: (1 of 2|2 of 2 new processes came within .*, but they) "
+            assert re.match(error, said(member))
+        stopped.send_signal(signal.SIGCONT)
+        go_on(made, 2)
+
+
+@pytest.mark.parametrize(("lacks", "error"), [(0, "ERROR_TIMEOUT"), (1, "ERROR_RT_FAIL")])
+def test_a_member_without_descriptors(two_hosts: list[Host], lacks: int, error: str) -> None:
+    with group(two_hosts, 3, f"grown-few-{lacks}") as made:
+        ways = [WAYS, "1", str(patience(0.5 if lacks == 0 else 30))]
+        made.processes = [made.start(i, i, 2, lacks, program=ways) for i in (0, 1)]
+        made.processes += [made.start(1, program=ways)]
+        for member in made.processes[:2]:
+            heard = said(member)
+            assert heard.startswith(f"{error} grow: ")
+            assert "Too many open files" in heard
+        go_on(made, 1)
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))

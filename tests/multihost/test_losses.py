@@ -9,6 +9,7 @@ import pytest
 from tests.multihost.hosts import Host
 from tests.multihost.jobs import RANKS
 from tests.multihost.lost import HOST_S, RANK_S, Lost
+from tests.multihost.test_shrink import Ranks
 
 PROGRAM = str(RANKS / "loss.py")
 
@@ -34,3 +35,8 @@ def test_a_lost_link_is_reported_on_both_sides(
         lose(lost)
         lost.check([0], HOST_S, "rank 1", "peer 1")
         lost.check([1], HOST_S, "rank 0", "peer 0")
+
+
+def test_a_call_that_fails_leaves_its_inputs_as_they_were(two_hosts: list[Host]) -> None:
+    with Ranks(two_hosts, [0, 0, 1], str(RANKS / "inputs.py")) as ranks:
+        assert [ranks.finish(rank) for rank in range(3)] == ["\n"] * 3

@@ -41,13 +41,15 @@ class Rank {
   }
 
   void Begin(const std::vector<Row>& rows, const std::vector<int>& exclude = {},
-             double timeout_s = kTimeoutS, double excluded_s = kTimeoutS) {
+             double timeout_s = kTimeoutS, double excluded_s = kTimeoutS,
+             std::function<Ending(int)> ending = nullptr) {
     introduction_.rows = rows;
     introduction_.secret = kSecret;
     introduction_.lobby = lobby_;
     members_.resize(rows.size());
     std::iota(members_.begin(), members_.end(), 0);
     HostsRollCall::Spec spec = SpecOf(timeout_s);
+    spec.ending = std::move(ending);
     for (const int r : exclude) spec.excluded.Add(r);
     spec.excluded_s = excluded_s;
     roll_.emplace(&introduction_, spec);
@@ -365,6 +367,60 @@ TEST(ALateRankIsLeftOutAndLearnsIt) {
     });
     EXPECT_EQ(ranks.all[late]->status().code(), ERROR_TIMEOUT);
     EXPECT_CONTAINS(ranks.all[late]->status().message(), "the other ranks go on without rank");
+  }
+}
+
+// A port whose host does not answer: nobody takes those who come, and no more may wait.
+class SilentPort {
+ public:
+  SilentPort() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    SocketAddress at = loopback::At("127.0.0.1");
+    auto* const address = reinterpret_cast<sockaddr*>(&at.storage);
+    EXPECT_EQ(bind(listener_.get(), address, at.length), 0);
+    EXPECT_EQ(listen(listener_.get(), 0), 0);
+    EXPECT_EQ(getsockname(listener_.get(), address, &at.length), 0);
+    port_ = at.port();
+    for (int i = 0; i < 4; ++i) {
+      waiting_.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      static_cast<void>(!connect(waiting_.back().get(), address, at.length));
+    }
+  }
+  int port() const { return port_; }
+
+ private:
+  UniqueFd listener_;
+  std::vector<UniqueFd> waiting_;
+  int port_ = 0;
+};
+
+// Its other ranks are lost, too: also one whose listener would still take connections.
+TEST(AHostThatDoesNotAnswerIsGivenUp) {
+  std::mt19937 draw(1);
+  const SilentPort silent;
+  const Listener mute = loopback::ListenAt("127.0.0.1");
+  Ranks unknown(4);
+  Ranks cut_off(4);
+  for (Ranks* ranks : {&unknown, &cut_off}) {
+    ranks->rows[2].port = silent.port();
+    ranks->rows[3].port = mute.address().port();
+  }
+  const auto ending = [](int rank) { return rank < 2 ? kIsThere : kCutOff; };
+  const auto begin = Deadline::Clock::now();
+  for (size_t r = 0; r < 2; ++r) {
+    unknown.all[r]->Begin(unknown.rows);
+    cut_off.all[r]->Begin(cut_off.rows, {}, kTimeoutS, kTimeoutS, ending);
+  }
+  for (const auto& [ranks, reach_s] : {std::pair(&cut_off, HostsRollCall::kReachCutOffS),
+                                       std::pair(&unknown, HostsRollCall::kReachS)}) {
+    loopback::Await([&] {
+      cut_off.MoveAll(&draw);
+      unknown.MoveAll(&draw);
+      return ranks->all[0]->met() && ranks->all[1]->met();
+    });
+    const std::chrono::duration<double> took = Deadline::Clock::now() - begin;
+    EXPECT_TRUE(took.count() >= reach_s);
+    EXPECT_EQ(ranks->all[0]->members(), (std::vector<int>{0, 1}));
+    EXPECT_EQ(ranks->all[1]->group(), ranks->all[0]->group());
   }
 }
 
