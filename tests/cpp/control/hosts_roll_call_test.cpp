@@ -341,8 +341,30 @@ TEST(ARoundHearsABoundedNumberOfFrames) {
   });
 }
 
-// A rank that does not come, although its process lives, is left out after the time-out; it learns
-// it when it comes. So is the one that should lead.
+// It is known to have ended before what it said is read.
+TEST(WhatARankSaidBeforeItEndedCounts) {
+  std::mt19937 draw(1);
+  Ranks ranks(3);
+  bool ended = false;
+  const auto ending = [&](int rank) { return rank == 0 && ended ? kProcessEnded : kIsThere; };
+  ranks.all[0]->Begin(ranks.rows, {2}, kTimeoutS, 0.1);
+  ranks.all[1]->Begin(ranks.rows, {}, kTimeoutS, kTimeoutS, ending);
+  loopback::Await([&] {
+    ranks.all[0]->Move(&draw);
+    ended = !ranks.all[0]->status().ok();
+    if (!ended) ranks.all[1]->Move(&draw);
+    return ended;
+  });
+  ranks.all[0]->Die();
+  loopback::Await([&] {
+    ranks.all[1]->Move(&draw);
+    return !ranks.all[1]->status().ok() || ranks.all[1]->met();
+  });
+  EXPECT_EQ(ranks.all[1]->status().code(), ERROR_RANK_MISMATCH);
+}
+
+// A rank that does not come, although its process lives, is left out after the time-out; it
+// learns it when it comes. So is the one that should lead.
 TEST(ALateRankIsLeftOutAndLearnsIt) {
   std::mt19937 draw(1);
   for (const size_t late : {0, 2}) {

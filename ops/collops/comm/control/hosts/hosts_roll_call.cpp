@@ -128,8 +128,14 @@ Status HostsRollCall::Step() {
   if (known != lobby_->decisions().end()) return Adopt(-1, known->second);
   Serve();
   if (spec_.ending) {
-    for (int r = 0; r < size(); ++r) {
-      if (r != spec_.rank && spec_.ending(r) == kProcessEnded) gone_.insert(r);
+    for (int r = 0; r < size() && !decided_; ++r) {
+      if (r == spec_.rank || spec_.ending(r) != kProcessEnded) continue;
+      // What it has said counts, too.
+      const auto attempt = attempts_.find(r);
+      if (attempt != attempts_.end() && attempt->second.told) {
+        COLLOPS_RETURN_IF_ERROR(Contact(r, RollMessage::Kind::kComes));
+      }
+      gone_.insert(r);
     }
   }
   // One after the other, as long as they turn out to be gone.
