@@ -75,7 +75,7 @@ def main(left: int, moment: str = "small", ranks: str = "") -> None:
     ends = moment == "close" and str(comm.rank) in ranks.split(",")
     members = list(range(comm.size))
     lost_at = took_s = 0.0
-    calls = 0
+    calls, ready = 0, False
     while comm.size > left or calls < 10:
         try:
             check(comm, members, LARGE if moment == "large" else ELEMENTS)
@@ -91,7 +91,8 @@ def main(left: int, moment: str = "small", ranks: str = "") -> None:
             continue
         if calls == 1 and lost_at:
             took_s = time.monotonic() - lost_at
-        if calls == 10 and not lost_at:
+        if calls == 10 and not ready:
+            ready = True  # also after a loss: others may have closed already
             print("ready", flush=True)
             if ends:
                 end_while_it_closes(comm)
