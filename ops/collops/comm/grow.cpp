@@ -180,6 +180,9 @@ class Growing {
       entrance_.emplace(name, count_);
       return Ok();
     }
+    COLLOPS_CHECK_ARG(!hosts_->address.empty(), ERROR_UNSUPPORTED,
+                      "this rank was alone, so it knows no address of its host that others reach: "
+                      "set MASTER_ADDR to one, in numbers");
     entrance_.emplace(
         control::FindEntranceOfHosts(spec_, hosts_->secret, 0, hosts_->address, hosts_->port),
         count_);

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from multiprocessing import Semaphore
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import collops
+from collops.launch.rank_table import make_rank_table
 from collops.testing import run_ranks
 from patience import patience
 
@@ -106,6 +109,62 @@ def test_nobody_comes_and_then_one_does(threads: bool) -> None:
         return check(comm.grow(1, timeout_s=JOIN_S))
 
     assert run_ranks(work, 3, threads=threads) == [3, 3, 3]
+
+
+def test_an_agreed_place() -> None:
+    """One rank alone, of a backend of several hosts; it says what the new process is to call."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{probe.getsockname()[1]}"
+    agreed = {"job_id": "mine", "meet_at": place}
+
+    def work(process: int) -> int:
+        if process == 1:
+            return check(collops.init(join="dp", timeout_s=JOIN_S, **agreed))
+        comm = collops.init(0, 1, comm_domain="dp", **agreed)
+        assert told(lambda: comm.grow(2, timeout_s=0.1)).endswith(
+            ' A new process calls collops.init(join="dp", backend="ucx", job_id="mine", '
+            f'meet_at="{place}")'
+        )
+        return check(comm.grow(1, timeout_s=JOIN_S))
+
+    assert run_ranks(work, 2) == [2, 2]
+
+
+def test_one_rank_alone_at_a_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(process: int) -> str:
+        monkeypatch.setenv("MASTER_ADDR", "node-a")
+        monkeypatch.delenv("LOCAL_WORLD_SIZE")
+        comm = collops.init(backend="ucx", comm_domain="dp")
+        return told(lambda: comm.grow(1, timeout_s=JOIN_S))
+
+    [refused] = run_ranks(work, 1, threads=False)
+    assert refused == (
+        "ERROR_UNSUPPORTED grow: this rank was alone, so it knows no address of its host that "
+        "others reach: set MASTER_ADDR to one, in numbers"
+    )
+
+
+def test_a_new_process_of_a_rank_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table does not say which rank it is."""
+    table = tmp_path / "ranks.json"
+    table.write_text(make_rank_table(["a"], 2), encoding="utf-8")
+    monkeypatch.setenv("COLLOPS_SERVER_ID", "a")
+
+    def work(process: int) -> int:
+        monkeypatch.setenv("RANK_TABLE_FILE", str(table))
+        for name in ("COLLOPS_JOB_ID", "COLLOPS_RANK", "COLLOPS_RANK_SIZE"):
+            monkeypatch.delenv(name)
+        if process == 2:
+            return check(collops.init(join="dp", timeout_s=JOIN_S))
+        monkeypatch.setenv("RANK_ID", str(process))
+        comm = collops.init(comm_domain="dp")
+        assert told(lambda: comm.grow(2, timeout_s=0.1)).endswith(
+            " with this job's rank table in RANK_TABLE_FILE"
+        )
+        return check(comm.grow(1, timeout_s=JOIN_S))
+
+    assert run_ranks(work, 3) == [3, 3, 3]
 
 
 def test_more_come_than_are_awaited() -> None:

@@ -72,6 +72,10 @@ Status RendezvousLeader::Complete(const Deadline& deadline, std::vector<Row>* ro
   rows_.resize(static_cast<size_t>(spec_.rank_size));
   present_.Add(0);
   num_present_ = 1;
+  SocketAddress own;
+  // One rank alone meets nobody, but its group may grow.
+  const bool is_found = spec_.rank_size == 1 && spec_.has_port && ParseNumeric(spec_.host, 0, &own);
+  if (is_found && MakeOwnRow(own).ok()) rows_[0] = own_row_;
   Status status = Gather(deadline);
   if (status.ok()) status = Introduce(deadline);
   if (!status.ok()) TellAll(status, deadline);
