@@ -458,3 +458,22 @@ TEST(AFewRanksDoNotGoOnWithoutMany) {
   EXPECT_EQ(ranks.all[0]->status().code(), ERROR_TIMEOUT);
   EXPECT_CONTAINS(ranks.all[0]->status().message(), "3 ranks of 4 have neither ended nor come");
 }
+
+// A lower rank that both exclude is in no roll call, or excludes nobody: each still hears the other's
+// list.
+TEST(PartsThatExcludeEachOtherBesideALowerRankDisagree) {
+  for (const bool lower_comes : {false, true}) {
+    std::mt19937 draw(1);
+    Ranks ranks(3);
+    const double excluded_s = lower_comes ? kTimeoutS : check::Patience(1.0);
+    if (lower_comes) ranks.all[0]->Begin(ranks.rows);
+    ranks.all[1]->Begin(ranks.rows, {0, 2}, kTimeoutS, excluded_s);
+    ranks.all[2]->Begin(ranks.rows, {0, 1}, kTimeoutS, excluded_s);
+    loopback::Await([&] {
+      ranks.MoveAll(&draw);
+      const auto is_over = [](const Rank& rank) { return !rank.status().ok() || rank.met(); };
+      return is_over(*ranks.all[1]) && is_over(*ranks.all[2]);
+    });
+    for (const size_t r : {1, 2}) EXPECT_EQ(ranks.all[r]->status().code(), ERROR_RANK_MISMATCH);
+  }
+}

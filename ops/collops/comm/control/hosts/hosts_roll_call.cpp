@@ -227,20 +227,25 @@ Status HostsRollCall::Lead() {
   return Ok();
 }
 
-// Those that are excluded may exclude this rank, and would go on with the lowest of them. So that
-// one is to hear this rank's list, and to say its own; if it is in no roll call, it says nothing.
+// Those that are excluded may exclude this rank, and would go on with the lowest of them, which is to
+// hear this rank's list, and to say its own. One that is in no roll call says nothing, and one whose
+// list is of none does not go on: the lowest may be any of the others.
 Status HostsRollCall::AskExcluded(bool* done) {
   *done = true;
+  bool is_lowest = true;
   for (int r = 0; r < size(); ++r) {
     if (!spec_.excluded.Contains(r) || gone_.count(r) > 0) continue;
-    if (lists_.count(r) > 0) return Ok();
-    COLLOPS_RETURN_IF_ERROR(Contact(r, RollMessage::Kind::kLooks));
-    if (decided_ || lists_.count(r) > 0) return Ok();
-    if (gone_.count(r) > 0) continue;
-    if (!asks_until_) asks_until_ = Deadline::After(spec_.excluded_s);
-    *done = asks_until_->Passed();
-    return Ok();
+    if (lists_.count(r) == 0) COLLOPS_RETURN_IF_ERROR(Contact(r, RollMessage::Kind::kLooks));
+    if (decided_) return Ok();
+    const auto heard = lists_.find(r);
+    const bool goes_on = heard != lists_.end() && heard->second.count() > 0;
+    if (is_lowest && goes_on) return Ok();
+    const bool stays_behind = gone_.count(r) > 0 || (heard != lists_.end() && !goes_on);
+    is_lowest = is_lowest && stays_behind;
   }
+  if (is_lowest) return Ok();
+  if (!asks_until_) asks_until_ = Deadline::After(spec_.excluded_s);
+  *done = asks_until_->Passed();
   return Ok();
 }
 
