@@ -11,6 +11,7 @@ namespace collops::ucx {
 namespace {
 
 constexpr uint64_t kWholeTag = ~uint64_t{0};
+constexpr const char* kNetworkHint = "; UCX_NET_DEVICES and UCX_TLS choose the network";
 
 // UCX calls a message of several fragments sent while the last one may be in a buffer of its own,
 // which only this rank's progress empties. It says so at once of a message that is one fragment
@@ -99,8 +100,7 @@ Status Worker::Connect(int peer) {
   // The system may say at once that nobody listens there any more.
   if (result == Result::kUnreachable) OnError(&connected, nullptr, result);
   return Error(ERROR_RT_FAIL, "backend ucx: peer ", peer,
-               " cannot be reached from here: ", Explain(*library_, result),
-               "; UCX_NET_DEVICES and UCX_TLS choose the network");
+               " cannot be reached from here: ", Explain(*library_, result), kNetworkHint);
 }
 
 int Worker::num_connected() const {
@@ -227,8 +227,11 @@ Status Worker::Loss() const {
 }
 
 Status Worker::LossOf(int peer) const {
+  const Result reason = peers_[static_cast<size_t>(peer)].reason;
+  // Nobody listens there any more, or this network does not lead there.
   return Error(ERROR_PEER_LOST, "backend ucx: the connection to peer ", peer,
-               " has ended: ", Explain(*library_, peers_[static_cast<size_t>(peer)].reason));
+               " has ended: ", Explain(*library_, reason),
+               reason == Result::kUnreachable ? kNetworkHint : "");
 }
 
 Status Worker::TimedOut(const char* what, const Deadline& deadline) {
