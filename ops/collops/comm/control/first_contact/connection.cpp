@@ -249,7 +249,10 @@ void Connection::EndBy(int error) {
     case ConnectionState::kBroken:
       break;
   }
-  End(state, Concat("the connection to ", peer_, " failed: ", std::strerror(error)));
+  const bool lacks_descriptors = error == EMFILE || error == ENFILE;
+  End(state, lacks_descriptors
+                 ? TooManyFiles().message()
+                 : Concat("the connection to ", peer_, " failed: ", std::strerror(error)));
 }
 
 void Connection::Break(const std::string& did) {

@@ -65,7 +65,8 @@ class Entrance {
   Entrance(const RendezvousSpec& place, int count);
 
   // One round: listens if the name is free, takes who comes, and reads what they say. An error if
-  // no descriptor is left.
+  // no descriptor is left to listen, or to accept processes of this host; Hindrance() has what else
+  // descriptors were missing for, as some may be free later.
   Status Look();
   // How many are there; and what to say of them, or of what keeps them away, in a message.
   int num_present() const { return static_cast<int>(guests_.size()); }
