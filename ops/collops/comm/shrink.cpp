@@ -263,7 +263,6 @@ class ShrinkingOnHosts {
   }
 
   Status Attempt() {
-    COLLOPS_RETURN_IF_ERROR(CheckStays(control_));
     control::HostsRollCall roll(introduction_.get(), RollSpec());
     while (!roll.decided()) {
       COLLOPS_RETURN_IF_ERROR(CheckStays(control_));

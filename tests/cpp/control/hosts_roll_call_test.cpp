@@ -459,8 +459,8 @@ TEST(AFewRanksDoNotGoOnWithoutMany) {
   EXPECT_CONTAINS(ranks.all[0]->status().message(), "3 ranks of 4 have neither ended nor come");
 }
 
-// A lower rank that both exclude is in no roll call, or excludes nobody: each still hears the other's
-// list.
+// A lower rank that both exclude is in no roll call, or excludes nobody: each still hears the
+// other's list.
 TEST(PartsThatExcludeEachOtherBesideALowerRankDisagree) {
   for (const bool lower_comes : {false, true}) {
     std::mt19937 draw(1);

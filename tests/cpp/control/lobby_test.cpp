@@ -12,6 +12,7 @@ using collops::control::ConnectionState;
 using collops::control::JobListener;
 using collops::control::JobSecret;
 using collops::control::Lobby;
+using collops::control::RollMessage;
 using collops::control::SocketAddress;
 
 const double kTimeoutS = check::Patience(20);
@@ -75,4 +76,22 @@ TEST(WhoUsesTheListenerKeepsItSoLong) {
   EXPECT_TRUE(IsReached(groups.address));
   used.reset();
   EXPECT_FALSE(IsReached(groups.address));
+}
+
+// A job may shrink for as long as it runs.
+TEST(TheLatestDecisionsAreKept) {
+  Lobby lobby(nullptr);
+  const auto keep = [&](int group, int rank) {
+    RollMessage decision;
+    decision.group = std::to_string(group);
+    decision.rank = rank;
+    lobby.Keep(decision);
+  };
+  for (int group = 0; group < 100; ++group) keep(group, 1);
+  keep(99, 2);
+  EXPECT_TRUE(lobby.DecisionOf("0") == nullptr);
+  for (const char* group : {"50", "99"}) {
+    ASSERT_TRUE(lobby.DecisionOf(group) != nullptr);
+    EXPECT_EQ(lobby.DecisionOf(group)->rank, 1);
+  }
 }

@@ -99,9 +99,9 @@ void HostsRollCall::Hear(Lobby::Caller* caller) {
 
 void HostsRollCall::Answer(Lobby::Caller* caller) {
   if (!caller->said || caller->answered || !caller->connection.alive()) return;
-  const auto known = lobby_->decisions().find(caller->said->group);
-  if (known != lobby_->decisions().end()) {
-    caller->answered = caller->connection.Send(known->second.frame());
+  const RollMessage* const known = lobby_->DecisionOf(caller->said->group);
+  if (known != nullptr) {
+    caller->answered = caller->connection.Send(known->frame());
     return;
   }
   if (caller->greeted || !IsOfGroup(*caller)) return;
@@ -124,8 +124,8 @@ void HostsRollCall::MarkAnswered(int rank) {
 
 Status HostsRollCall::Step() {
   if (decided_) return Ok();
-  const auto known = lobby_->decisions().find(spec_.group);
-  if (known != lobby_->decisions().end()) return Adopt(-1, known->second);
+  const RollMessage* const known = lobby_->DecisionOf(spec_.group);
+  if (known != nullptr) return Adopt(-1, *known);
   Serve();
   if (spec_.ending) {
     for (int r = 0; r < size() && !decided_; ++r) {
@@ -227,9 +227,9 @@ Status HostsRollCall::Lead() {
   return Ok();
 }
 
-// Those that are excluded may exclude this rank, and would go on with the lowest of them, which is to
-// hear this rank's list, and to say its own. One that is in no roll call says nothing, and one whose
-// list is of none does not go on: the lowest may be any of the others.
+// Those that are excluded may exclude this rank, and would go on with the lowest of them, which is
+// to hear this rank's list, and to say its own. One that is in no roll call says nothing, and one
+// whose list is of none does not go on: the lowest may be any of the others.
 Status HostsRollCall::AskExcluded(bool* done) {
   *done = true;
   bool is_lowest = true;
@@ -296,7 +296,7 @@ void HostsRollCall::Decide(const RankSet& members) {
 }
 
 Status HostsRollCall::Adopt(int from, const RollMessage& decision) {
-  lobby_->decisions()[spec_.group] = decision;
+  lobby_->Keep(decision);
   members_ = SetOf(decision.set);
   token_ = decision.number;
   leader_ = 0;

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <iterator>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,30 +72,49 @@ class Lobby {
 
   // Whoever comes under this name is not let in any more: he sees that this rank is not there.
   void EndMeeting(const std::string& name) {
-    ended_.insert(name);
+    Append(name, &ended_);
     DropEnded();
   }
 
   JobListener& listener() const { return *listener_; }
   std::list<Caller>& callers() { return callers_; }
-  // By the name of a group: who has gone on with it, for good, as this rank knows.
-  std::map<std::string, RollMessage>& decisions() { return decisions_; }
+  // Who goes on of a group, for good, as this rank knows; null: it does not, or not any more.
+  const RollMessage* DecisionOf(const std::string& group) const {
+    const auto known =
+        std::find_if(decisions_.begin(), decisions_.end(),
+                     [&](const RollMessage& decision) { return decision.group == group; });
+    return known == decisions_.end() ? nullptr : &*known;
+  }
+  // The first one of a group counts.
+  void Keep(const RollMessage& decision) {
+    if (DecisionOf(decision.group) == nullptr) Append(decision, &decisions_);
+  }
   void AddPolled(std::vector<pollfd>* polled) const {
     listener_->AddPolled(polled);
     for (const Caller& caller : callers_) polled->push_back(caller.connection.Polled());
   }
 
  private:
+  // More than the attempts of a shrink or grow in which another rank may still be. A rank that was
+  // stopped for longer, and asks, finds out by its time-out.
+  static constexpr size_t kMostKept = 64;
+  template <typename Kept>
+  static void Append(const Kept& one, std::deque<Kept>* all) {
+    if (all->size() == kMostKept) all->pop_front();
+    all->push_back(one);
+  }
   void DropEnded() {
-    const auto is_ended = [&](const Proven& one) { return ended_.count(one.claim.domain) > 0; };
+    const auto is_ended = [&](const Proven& one) {
+      return std::find(ended_.begin(), ended_.end(), one.claim.domain) != ended_.end();
+    };
     waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_ended), waiting_.end());
   }
 
   std::unique_ptr<JobListener> listener_;
   std::vector<Proven> waiting_;
-  std::set<std::string> ended_;
+  std::deque<std::string> ended_;
   std::list<Caller> callers_;
-  std::map<std::string, RollMessage> decisions_;
+  std::deque<RollMessage> decisions_;
 };
 
 }  // namespace collops::control
