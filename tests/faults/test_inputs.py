@@ -1,4 +1,7 @@
-"""A call that fails leaves its inputs as they were, whatever it has left in its outputs."""
+"""A call that fails leaves its inputs as they were, whatever it has left in its outputs.
+
+After a disagreement these, too, are as they were.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import signal
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import collops
@@ -84,3 +88,35 @@ def work(rank: int, threads: bool) -> list[str]:
 @WAYS
 def test_inputs_are_as_they_were(threads: bool) -> None:
     assert run_ranks(work, SIZE, threads, threads=threads) == [[]] * SIZE
+
+
+def left_by_disagreements(rank: int) -> list[str]:
+    """The calls that have written to an output, or to x, although the ranks disagree."""
+    dtype = np.float64 if rank == ENDS else np.float32
+    x, one = np.full(2 * SIZE, rank + 1, dtype), [2] * SIZE
+    calls: list[tuple[str, tuple[Any, ...], int]] = [
+        ("all_gather", (x,), 2 * SIZE * SIZE),
+        ("all_gatherv", (x, [2 * SIZE] * SIZE), 2 * SIZE * SIZE),
+        ("reduce_scatter", (x,), 2),
+        ("reduce_scatterv", (x, one), 2),
+        ("all_reduce", (x,), 2 * SIZE),
+        ("all_to_allv", (x, one, one), 2 * SIZE),
+        ("reduce", (x,), 2 * SIZE),
+        ("broadcast", (x,), 0),
+    ]
+    wrong = []
+    for number, (name, args, size) in enumerate(calls):
+        comm = collops.init(rank, SIZE, comm_domain=f"call {number}", timeout_s=patience(20))
+        out = np.full(size, -7 - rank, dtype)
+        options = {"out": out} if size else {}
+        with pytest.raises(collops.RankMismatchError):
+            getattr(comm, name)(*args, **options)
+        if not (np.all(out == -7 - rank) and np.all(x == rank + 1)):
+            wrong.append(name)
+        comm.close()
+    return wrong
+
+
+@WAYS
+def test_outputs_are_as_they_were_after_a_disagreement(threads: bool) -> None:
+    assert run_ranks(left_by_disagreements, SIZE, threads=threads) == [[]] * SIZE

@@ -140,6 +140,21 @@ def test_a_table_says_where_the_group_may_be(three_hosts: list[Host], tmp_path: 
         made.await_all()
 
 
+def test_a_new_process_has_the_name_that_torchrun_gave(two_hosts: list[Host]) -> None:
+    """The name has the address of the host of torchrun's rank 0, which is lost."""
+    with group(two_hosts, 2, "") as made:
+        torchrun = {"TORCHELASTIC_RUN_ID": "run", "MASTER_PORT": "29500", "WORLD_SIZE": "2"}
+        for rank in (0, 1):
+            made.job = torchrun | {"LOCAL_WORLD_SIZE": "1", "RANK": str(rank)}
+            made.processes.append(made.start(rank, rank, 2))
+        made.await_all()
+        job = f"torchrun/{two_hosts[0].address}/29500/hosts/run"
+        made.job = {"COLLOPS_BACKEND": "ucx", "COLLOPS_JOB_ID": job}
+        made.meet_at = two_hosts[1].address
+        made.replace(0, where=1)
+        made.await_all()
+
+
 def test_an_agreed_port_is_kept(two_hosts: list[Host]) -> None:
     """On whichever host the group's rank 0 is."""
     with group(two_hosts, 3, "") as made:

@@ -293,8 +293,8 @@ def test_a_group_that_has_ended_and_one_without_this_rank() -> None:
         return [*heard, told(lambda: collops.torch.shrink(old)).partition(" ")[2]], total()
 
     ended = (
-        "shrink: group '0' has ended: pass the one that shrink() has returned, or none for the "
-        "default group"
+        "shrink: group '0' has ended: pass the one that shrink() has returned, none for the "
+        "default group, or make it again with new_group()"
     )
     outside = "shrink: this rank is not in the group: only its ranks call it"
     assert run_group(work, 2) == [([ended], 3.0), ([outside, ended], 3.0)]

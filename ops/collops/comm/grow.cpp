@@ -104,8 +104,8 @@ class Growing {
     while (true) {
       Report word;
       if (spec_.rank == 0) COLLOPS_RETURN_IF_ERROR(Gather(&word));
-      std::vector<Report> reports(static_cast<size_t>(size_));
-      COLLOPS_RETURN_IF_ERROR(Share(word, &reports));
+      std::vector<Report> reports;
+      COLLOPS_RETURN_IF_ERROR(Share(&word, 1, &reports));
       const Report& first = reports[0];
       if (first.code != NO_ERROR) {
         return control_.KeepGroupAfter(
@@ -139,11 +139,13 @@ class Growing {
   }
 
   // Rank 0 may be a while at the entrance or in the meeting, and ends both by itself.
-  Status Share(const Report& own, std::vector<Report>* reports) {
+  template <typename T>
+  Status Share(const T* own, size_t count, std::vector<T>* all) {
+    all->resize(count * static_cast<size_t>(size_));
     control_.step().BeginCall(
         Deadline::After(control::MeetingS(deadline_) + 2 * control::kMeetingS));
-    return control_.Share(Agreement("Grow").InPlainWords(kGrow, 1), &own, sizeof(own),
-                          reports->data());
+    return control_.Share(Agreement("Grow").InPlainWords(kGrow, 1), own,
+                          static_cast<int64_t>(count * sizeof(T)), all->data());
   }
 
   // Rank 0 waits until enough processes have come. An error ends the group; one that leaves it as
@@ -180,9 +182,9 @@ class Growing {
       entrance_.emplace(name, count_);
       return Ok();
     }
-    COLLOPS_CHECK_ARG(!hosts_->address.empty(), ERROR_UNSUPPORTED,
-                      "this rank was alone, so it knows no address of its host that others reach: "
-                      "set MASTER_ADDR to one, in numbers");
+    COLLOPS_CHECK_ARG(
+        !hosts_->address.empty(), hosts_->unreachable.code(),
+        "this rank was alone, and others cannot reach it: ", hosts_->unreachable.message());
     entrance_.emplace(
         control::FindEntranceOfHosts(spec_, hosts_->secret, 0, hosts_->address, hosts_->port),
         count_);
@@ -198,12 +200,8 @@ class Growing {
       // One may have ended just now: then the meeting is in vain.
       for (size_t i = 0; i < std::min(count, rows.size()); ++i) own[i].Set(rows[i]);
     }
-    std::vector<PlaceOfNew> all(count * static_cast<size_t>(size_));
-    control_.step().BeginCall(
-        Deadline::After(control::MeetingS(deadline_) + 2 * control::kMeetingS));
-    COLLOPS_RETURN_IF_ERROR(control_.Share(Agreement("Grow").InPlainWords(kGrow, 1), own.data(),
-                                           static_cast<int64_t>(count * sizeof(PlaceOfNew)),
-                                           all.data()));
+    std::vector<PlaceOfNew> all;
+    COLLOPS_RETURN_IF_ERROR(Share(own.data(), count, &all));
     const std::vector<PlaceOfNew>& first = spec_.rank == 0 ? own : all;
     next_ = std::make_shared<control::Introduction>();
     next_->rows = hosts_->rows;
@@ -229,22 +227,22 @@ class Growing {
 
   // What a new process calls, and what its environment must have, for messages.
   std::string DescribeCall() const {
-    std::string call = Concat("collops.init(join=\"", spec_.comm_domain, "\"");
-    if (spec_.backend != "shm") call += Concat(", backend=\"", spec_.backend, "\"");
-    std::string with = Concat("this job (", DescribeJob(job_), ")");
-    const auto begins = [this](const std::string& prefix) { return job_.id.rfind(prefix, 0) == 0; };
-    const std::string named = "job/";
-    if (begins(named)) {
-      with = Concat("COLLOPS_JOB_ID=", job_.id.substr(named.size()));
-    } else if (begins("rank-table/")) {
-      with = "this job's rank table in RANK_TABLE_FILE";
-    }
-    if (hosts_ == nullptr) return Concat(call, ") with ", with);
+    // Its launcher, or a table that has other ranks too, may choose another backend.
+    std::string call =
+        Concat("collops.init(join=\"", spec_.comm_domain, "\", backend=\"", spec_.backend, "\"");
+    if (!spec_.job_id.empty()) call += Concat(", job_id=\"", spec_.job_id, "\"");
+    if (spec_.comm_mode == COMM_MULTI_THREAD) return Concat(call, ", comm_mode=1) in this process");
     if (!spec_.job_id.empty()) {
       control::SocketAddress place;
-      static_cast<void>(control::ParseNumeric(hosts_->address, hosts_->port, &place));
-      return Concat(call, ", job_id=\"", spec_.job_id, "\", meet_at=\"", place.Text(), "\")");
+      if (hosts_ == nullptr || !control::ParseNumeric(hosts_->address, hosts_->port, &place)) {
+        return Concat(call, ")");
+      }
+      return Concat(call, ", meet_at=\"", place.Text(), "\")");
     }
+    const bool of_table = job_.id.rfind("rank-table/", 0) == 0;
+    const std::string with = of_table ? "this job's rank table in RANK_TABLE_FILE"
+                                      : Concat("COLLOPS_JOB_ID=", NameForOthers(job_));
+    if (hosts_ == nullptr) return Concat(call, ") with ", with);
     return Concat(call, ") with ", with, " and MASTER_ADDR=", hosts_->address,
                   " COLLOPS_PORT=", hosts_->port);
   }
@@ -272,8 +270,8 @@ class Growing {
     COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, kGrow, ": rank ", spec_.rank,
                       " was interrupted");
     const bool met = own.code == NO_ERROR;
-    std::vector<Report> reports(static_cast<size_t>(size_));
-    Status shared = Share(own, &reports);
+    std::vector<Report> reports;
+    Status shared = Share(&own, 1, &reports);
     const auto failed = std::find_if(reports.begin(), reports.end(),
                                      [](const Report& report) { return report.code != NO_ERROR; });
     const bool all_met = shared.ok() && failed == reports.end();
@@ -282,7 +280,7 @@ class Growing {
       const Outcome wanted = all_met ? Outcome::kStays : Outcome::kDropped;
       *goes_on = StateOf(*made_).Settle(wanted) == Outcome::kStays;
     } else if (met) {
-      if (all_met) shared = Share(own, &reports);
+      if (all_met) shared = Share(&own, 1, &reports);
       *goes_on = all_met && (shared.ok() || OthersGoOn());
       static_cast<void>(StateOf(*made_).Settle(*goes_on ? Outcome::kStays : Outcome::kDropped));
     }

@@ -33,6 +33,8 @@ class Joining {
   std::shared_ptr<Communicator> TakeMade() { return std::move(made_); }
 
   Status Run() {
+    const bool one_host = spec_.backend == "shm" || spec_.comm_mode == COMM_MULTI_THREAD;
+    if (one_host) COLLOPS_RETURN_IF_ERROR(CheckNoMeetAt(spec_.backend, spec_.meet_at));
     std::string name;
     COLLOPS_RETURN_IF_ERROR(control::FindEntrance(spec_, &name, &job_));
     COLLOPS_RETURN_IF_ERROR(FindHosts(name));
@@ -94,11 +96,9 @@ class Joining {
     const std::string reached = guest_->Failure();
     return Error(
         ERROR_TIMEOUT, "no group of ", group, "called comm.grow() within ", deadline_.timeout_s(),
-        " s. Does it run, in the same job and network namespace, with this comm_domain?",
-        reached.empty() ? "" : " For a group on several hosts: ", reached,
-        reached.empty()         ? ""
-        : spec_.meet_at.empty() ? "; set MASTER_ADDR and COLLOPS_PORT as comm.grow() logs them"
-                                : "; pass the meet_at that comm.grow() logs");
+        " s. Does it run, in the same job and network namespace, with this comm_domain? "
+        "comm.grow() logs the call and the variables of a new process",
+        reached.empty() ? "" : Concat(". Where a group on several hosts may be: ", reached));
   }
 
   Status Meet(const control::Invitation& invitation) {

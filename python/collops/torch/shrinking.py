@@ -111,8 +111,8 @@ def _group_to_shrink(group: Any) -> Group:
         return found
     if isinstance(found, Group):
         fault = (
-            f"group {found.group_name!r} has ended: pass the one that shrink() has returned, or "
-            "none for the default group"
+            f"group {found.group_name!r} has ended: pass the one that shrink() has returned, none "
+            "for the default group, or make it again with new_group()"
         )
     elif found is None:
         fault = "there is no default group: call torch.distributed.init_process_group"

@@ -114,6 +114,8 @@ TEST(AllHostsOfTheJobsTableAreLookedAtToJoin) {
   EXPECT_EQ(places(With(job, "MASTER_ADDR", "node-b")), "node-b node-a ");
   EXPECT_EQ(places(With(job, "MASTER_ADDR", "10.0.0.7")), "10.0.0.7 node-a node-b ");
   EXPECT_EQ(places(With(job, "MASTER_ADDR", "127.0.0.1")), "node-a node-b ");
+  std::ofstream(path) << TextOf({"127.0.0.1", "127.0.0.2"});
+  EXPECT_EQ(places(With(job, "MASTER_ADDR", "127.0.0.1")), "127.0.0.1 127.0.0.2 ");
   std::ofstream(path) << TextOf({"node-a"});
   EXPECT_EQ(places(With(job, "MASTER_ADDR", "10.0.0.7")), "");
   EXPECT_EQ(places({{"MASTER_ADDR", "10.0.0.7"}}), "10.0.0.7 ");

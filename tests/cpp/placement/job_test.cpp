@@ -22,6 +22,7 @@ using collops::DetectLauncher;
 using collops::FindJobIdentity;
 using collops::JobIdentity;
 using collops::Launcher;
+using collops::NameForOthers;
 using collops::SetProcessFamily;
 using collops::Status;
 using launchers::SetVariables;
@@ -144,6 +145,17 @@ TEST(TheRestartIsNoPartOfTheIdentityOfSeveralHosts) {
 TEST(TheRankIsNoPartOfTheIdentity) {
   EXPECT_EQ(IdWith(With(kTorchrun, "RANK", "1")), IdWith(With(kTorchrun, "RANK", "0")));
   EXPECT_EQ(IdWith(With(kSlurm, "SLURM_PROCID", "1")), IdWith(With(kSlurm, "SLURM_PROCID", "0")));
+}
+
+TEST(AProcessIsInTheJobWhoseNameItIsGiven) {
+  for (const Variables& variables : {kTorchrun, kSlurm, Variables{{"PMIX_NAMESPACE", "run@1"}},
+                                     Variables{{"COLLOPS_JOB_ID", "mine"}}}) {
+    SetVariables(variables);
+    JobIdentity job;
+    EXPECT_EQ(FindJobIdentity(&job).message(), "");
+    EXPECT_EQ(IdWith({{"COLLOPS_JOB_ID", NameForOthers(job)}}), job.id);
+  }
+  EXPECT_EQ(IdWith({{"COLLOPS_JOB_ID", "threads/1"}}), "job/threads/1");
 }
 
 TEST(WithoutARuleTheErrorSaysWhatToSet) {

@@ -102,7 +102,8 @@ def test_nobody_comes_and_then_one_does(threads: bool) -> None:
         heard = told(lambda: comm.grow(1, timeout_s=0.1 + process))  # the least counts
         assert heard.startswith(
             "ERROR_TIMEOUT grow: 0 of 1 new process came within 0.1 s; this group is as it was. "
-            'A new process calls collops.init(join="dp") with '
+            'A new process calls collops.init(join="dp", backend="shm"'
+            + (", comm_mode=1) in this process" if threads else ") with COLLOPS_JOB_ID=")
         )
         have_heard.release()
         assert comm.all_reduce(np.array([process])).tolist() == [1]
@@ -131,18 +132,63 @@ def test_an_agreed_place() -> None:
     assert run_ranks(work, 2) == [2, 2]
 
 
-def test_one_rank_alone_at_a_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(process: int) -> str:
-        monkeypatch.setenv("MASTER_ADDR", "node-a")
+@pytest.mark.parametrize(
+    ("address", "rank", "code", "reason"),
+    [
+        (
+            "node-a",
+            "0",
+            "UNSUPPORTED",
+            'MASTER_ADDR is "node-a": set it to an address of this host, in numbers',
+        ),
+        (
+            "192.0.2.77",
+            "1",
+            "UNSUPPORTED",
+            "MASTER_ADDR is the host of the launch's rank 0, which it is not: pass init a job_id, "
+            "and an address of this host in meet_at",
+        ),
+        ("192.0.2.77", "0", "RT_FAIL", "cannot listen at 192.0.2.77"),
+    ],
+)
+def test_one_rank_alone_that_others_cannot_reach(
+    monkeypatch: pytest.MonkeyPatch, address: str, rank: str, code: str, reason: str
+) -> None:
+    def work(_: int) -> str:
+        launch = {"MASTER_ADDR": address, "COLLOPS_RANK": rank, "COLLOPS_RANK_SIZE": "2"}
+        for name, value in launch.items():
+            monkeypatch.setenv(name, value)
         monkeypatch.delenv("LOCAL_WORLD_SIZE")
-        comm = collops.init(backend="ucx", comm_domain="dp")
+        comm = collops.init(0, 1, backend="ucx", comm_domain="dp")
         return told(lambda: comm.grow(1, timeout_s=JOIN_S))
 
     [refused] = run_ranks(work, 1, threads=False)
-    assert refused == (
-        "ERROR_UNSUPPORTED grow: this rank was alone, so it knows no address of its host that "
-        "others reach: set MASTER_ADDR to one, in numbers"
-    )
+    begin = f"ERROR_{code} grow: this rank was alone, and others cannot reach it: {reason}"
+    assert refused.startswith(begin), refused
+
+
+def test_a_group_that_is_smaller_than_the_rank_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is of two hosts, the group of one: a new process passes the backend as logged."""
+    table = tmp_path / "ranks.json"
+    table.write_text(make_rank_table(["a", "b"], 2), encoding="utf-8")
+    monkeypatch.setenv("COLLOPS_SERVER_ID", "a")
+
+    def work(process: int) -> int:
+        monkeypatch.setenv("RANK_TABLE_FILE", str(table))
+        for name in ("COLLOPS_JOB_ID", "COLLOPS_RANK", "COLLOPS_RANK_SIZE"):
+            monkeypatch.delenv(name)
+        if process == 2:
+            return check(collops.init(join="dp", backend="shm", timeout_s=JOIN_S))
+        monkeypatch.setenv("RANK_ID", str(process))
+        comm = collops.init(process, 2, comm_domain="dp")
+        assert told(lambda: comm.grow(2, timeout_s=0.1)).endswith(
+            'collops.init(join="dp", backend="shm") with this job\'s rank table in RANK_TABLE_FILE'
+        )
+        return check(comm.grow(1, timeout_s=JOIN_S))
+
+    assert run_ranks(work, 3) == [3, 3, 3]
 
 
 def test_a_new_process_of_a_rank_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +258,7 @@ def test_wrong_arguments() -> None:
             told(lambda: collops.init(0, join="pp")),
             told(lambda: collops.init(join="pp", tuning="streamed_output=1m")),
             told(lambda: collops.init(join="p" * 129)),
+            told(lambda: collops.init(join="pp", backend="shm", job_id="j", meet_at="10.0.0.1:1")),
         ]
         return heard
 
@@ -229,6 +276,8 @@ def test_wrong_arguments() -> None:
         "ERROR_INVALID_PARAM init: tuning is 'streamed_output=1m' beside join='pp': pass join "
         "alone, a new process gets its rank and all else from the group that it joins",
         "ERROR_INVALID_PARAM init: comm_domain has 129 characters, the limit is 128",
+        "ERROR_UNSUPPORTED init: backend shm runs on one host, but meet_at says that the ranks are "
+        "on several",
     ]
     for mine, theirs in zip(zero[:3], one[:3], strict=True):
         assert mine.startswith("ERROR_RANK_MISMATCH grow: rank 1 (pid ")
@@ -247,7 +296,8 @@ def test_another_job_does_not_join() -> None:
     assert new == (
         'ERROR_TIMEOUT init: no group of comm_domain "dp" (job agreed/another, from init\'s '
         "job_id), backend shm, called comm.grow() within 0.5 s. Does it run, in the same job and "
-        "network namespace, with this comm_domain?"
+        "network namespace, with this comm_domain? comm.grow() logs the call and the variables of "
+        "a new process"
     )
 
 
@@ -280,25 +330,45 @@ def test_lose_one_and_take_one_back_again_and_again() -> None:
     assert sorted(result for result in results if result != "end") == list(range(10))
 
 
-def test_a_program_that_is_started_by_hand() -> None:
-    """As a user types it: with the job's name alone."""
-    job = f"grown-{os.getpid()}"
+UNIQUE = str(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("launch", "name"),
+    [
+        ({"COLLOPS_JOB_ID": UNIQUE}, UNIQUE),
+        (
+            {"TORCHELASTIC_RUN_ID": UNIQUE, "MASTER_ADDR": "h", "MASTER_PORT": "1"},
+            f"torchrun/h/1//{UNIQUE}",
+        ),
+        ({"SLURM_JOB_ID": UNIQUE, "SLURM_STEP_ID": "0"}, f"slurm/{UNIQUE}/0"),
+    ],
+    ids=["named", "torchrun", "Slurm"],
+)
+def test_a_program_that_is_started_by_hand(launch: dict[str, str], name: str) -> None:
+    """As a user types it: with the job's name alone, which the group says."""
     # The group is larger than its launch, and so may be what it makes, and another domain.
     program = (
-        "import collops; c = collops.init({}); {}; all = c.split(0); "
+        "import collops\n{}\nall = c.split(0); "
         "other = collops.init(c.rank, c.size, comm_domain='tp'); "
         "print(c.rank, c.size, c.barrier(), all.size, other.size)"
     )
-    member = program.format("0, 1, comm_domain='dp'", f"c = c.grow(1, timeout_s={JOIN_S})")
-    new = program.format(f"join='dp', timeout_s={JOIN_S}", "pass")
+    member = program.format(
+        "c = collops.init(0, 1, comm_domain='dp')\ntry: c.grow(2, timeout_s=0.1)\n"
+        "except collops.Error as e: print(e.message.rpartition(' ')[2])\n"
+        f"c = c.grow(1, timeout_s={JOIN_S})"
+    )
+    new = program.format(f"c = collops.init(join='dp', timeout_s={JOIN_S})")
     # A started process has the variables of its launch, which do not count.
-    env = {**os.environ, "COLLOPS_JOB_ID": job, "COLLOPS_RANK": "0", "COLLOPS_RANK_SIZE": "1"}
+    env = {**os.environ, "COLLOPS_RANK": "0", "COLLOPS_RANK_SIZE": "1"}
     processes = [
-        subprocess.Popen([sys.executable, "-c", text], env=env, stdout=subprocess.PIPE, text=True)
-        for text in (member, new)
+        subprocess.Popen(
+            [sys.executable, "-c", text], env=env | variables, stdout=subprocess.PIPE, text=True
+        )
+        for text, variables in ((member, launch), (new, {"COLLOPS_JOB_ID": name}))
     ]
     said = [process.communicate(timeout=patience(60))[0] for process in processes]
-    assert said == ["0 2 None 2 2\n", "1 2 None 2 2\n"]
+    assert said == [f"COLLOPS_JOB_ID={name}\n0 2 None 2 2\n", "1 2 None 2 2\n"]
 
 
 def test_ucx_on_one_host() -> None:

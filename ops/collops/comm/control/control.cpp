@@ -57,8 +57,7 @@ Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>
   }
   JobPlace place;
   const bool asks = reach == Reach::kHosts && !threads && spec.introduction == nullptr;
-  COLLOPS_CHECK_ARG(asks || spec.meet_at.empty(), ERROR_UNSUPPORTED, "backend ", spec.backend,
-                    " runs on one host, but meet_at says that the ranks are on several");
+  if (!asks) COLLOPS_RETURN_IF_ERROR(CheckNoMeetAt(spec.backend, spec.meet_at));
   if (asks && !spec.job_id.empty()) {
     COLLOPS_RETURN_IF_ERROR(ReadJobPlace(spec.meet_at, spec.rank, &place));
   } else if (asks) {

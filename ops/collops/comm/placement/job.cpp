@@ -228,6 +228,18 @@ Status FromAncestor(JobIdentity* identity) {
   return Ok();
 }
 
+// Before a job's name that COLLOPS_JOB_ID gives.
+constexpr const char* kNamed = "job/";
+
+// Whether COLLOPS_JOB_ID is the name that others have of their launcher or table. Nobody gives such
+// a name to another job by chance.
+bool IsWholeName(const std::string& name) {
+  constexpr const char* kPrefixes[] = {"torchrun/",   "pmix/",     "slurm/",
+                                       "rank-table/", "ancestor/", "family/"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
+}
+
 // Sources of a job's identity that no other setting can override.
 constexpr const char* kJobIdSource = "COLLOPS_JOB_ID";
 constexpr const char* kAgreedSource = "init's job_id";
@@ -260,7 +272,8 @@ Launcher DetectLauncher() {
 
 Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest) {
   if (IsSet("COLLOPS_JOB_ID")) {
-    *identity = {"job/" + GetVariable("COLLOPS_JOB_ID"), kJobIdSource};
+    const std::string name = GetVariable("COLLOPS_JOB_ID");
+    *identity = {Concat(IsWholeName(name) ? "" : kNamed, name), kJobIdSource};
     return Ok();
   }
   if (InTorchrun()) {
@@ -303,10 +316,14 @@ Status FindMeetingPlace(bool threads, const std::string& job_id, const std::stri
   return Ok();
 }
 
+std::string NameForOthers(const JobIdentity& job) {
+  return job.id.rfind(kNamed, 0) == 0 ? job.id.substr(std::string(kNamed).size()) : job.id;
+}
+
 std::string DescribeJob(const JobIdentity& job) {
   const bool fixed =
       job.source == kJobIdSource || job.source == kAgreedSource || job.source == kThreadsSource;
-  const bool named = job.id.rfind("job/", 0) == 0;
+  const bool named = job.id.rfind(kNamed, 0) == 0;
   return Concat(named ? "" : "job ", job.id, ", from ", job.source,
                 fixed ? "" : "; set COLLOPS_JOB_ID to meet other processes");
 }

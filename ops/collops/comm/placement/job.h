@@ -33,14 +33,19 @@ struct JobIdentity {
   bool of_one_host = false;  // other hosts of the same job may have another id
 };
 
-// The first of COLLOPS_JOB_ID, a launcher's id that is the same on all hosts, the digest of the
-// rank table (empty: there is none), MPICH's process, the process family; else an error.
+// The first of COLLOPS_JOB_ID, which may be such a job's NameForOthers(), a launcher's id that is
+// the same on all hosts, the digest of the rank table (empty: there is none), MPICH's process, the
+// process family; else an error.
 Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest = "");
 
 // Where the ranks of a group meet: the job or, if the ranks are threads, this process, whatever the
 // launcher says. `job_id`: the job, if the ranks have agreed on it by other means; else empty.
 Status FindMeetingPlace(bool threads, const std::string& job_id, const std::string& table_digest,
                         JobIdentity* identity);
+
+// The COLLOPS_JOB_ID with which a process that no launcher started is in this job. Not of one that
+// ranks have agreed on, nor of threads.
+std::string NameForOthers(const JobIdentity& job);
 
 // "job family/2443, from multiprocessing; set COLLOPS_JOB_ID to meet other processes"
 std::string DescribeJob(const JobIdentity& job);

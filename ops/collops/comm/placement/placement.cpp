@@ -362,6 +362,12 @@ Status CheckOneHost(const std::string& backend, const RankTable& table) {
   return Ok();
 }
 
+Status CheckNoMeetAt(const std::string& backend, const std::string& meet_at) {
+  COLLOPS_CHECK_ARG(meet_at.empty(), ERROR_UNSUPPORTED, "backend ", backend,
+                    " runs on one host, but meet_at says that the ranks are on several");
+  return Ok();
+}
+
 Status CheckDeviceRules(const RankTable& table, const std::string& soc) {
   COLLOPS_RETURN_IF_ERROR(CheckTableName(table));
   const Chip chip = ChipOf(soc, table.version);
@@ -514,7 +520,8 @@ Status FindPlacesToJoin(std::vector<std::string>* addresses) {
   const std::string given = GetVariable("MASTER_ADDR");
   if (!given.empty() && !IsLoopback(given)) addresses->push_back(given);
   for (const RankTable::Server& server : table->servers) {
-    if (server.address() != given) addresses->push_back(server.address());
+    const bool is_there = std::count(addresses->begin(), addresses->end(), server.address()) > 0;
+    if (!is_there) addresses->push_back(server.address());
   }
   return Ok();
 }

@@ -57,6 +57,9 @@ Status CheckTable(const RankTable& table, int rank, int rank_size, const Voice& 
 // them on several.
 Status CheckOneHost(const std::string& backend, const RankTable& table);
 
+// Its error, if the ranks have agreed on a place where those of several hosts meet.
+Status CheckNoMeetAt(const std::string& backend, const std::string& meet_at);
+
 // The rules of HCCL's loader and documents that hold for backend hccl alone: the file's name, the
 // version, the range and number of the devices, their addresses. Some differ by the chip: `soc` is
 // aclrtGetSocName's name, such as "Ascend910B3"; empty: the chip that the table's version is for.

@@ -200,6 +200,7 @@ Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
   COLLOPS_RETURN_IF_ERROR(rendezvous_->Complete(deadline, &introduction_->rows));
   met_ = true;
   introduction_->address = introduction_->rows[static_cast<size_t>(spec_.rank)].address;
+  introduction_->unreachable = rendezvous_->unreachable();
   const auto lobby = std::make_shared<Lobby>(rendezvous_->TakeListener());
   introduction_->lobby = lobby;
   MakeHost();

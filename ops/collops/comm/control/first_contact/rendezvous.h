@@ -98,6 +98,8 @@ class Rendezvous {
 
   // Where this rank accepts connections of other hosts, as its row says.
   std::unique_ptr<JobListener> TakeListener() { return std::move(own_listener_); }
+  // Why others cannot reach this rank, which was alone.
+  const Status& unreachable() const { return unreachable_; }
 
  protected:
   Rendezvous(const RendezvousSpec& spec, const char* purpose);
@@ -112,6 +114,7 @@ class Rendezvous {
   const RendezvousSpec spec_;
   PortContact contact_;
   Row own_row_;
+  Status unreachable_;
 
  private:
   std::unique_ptr<JobListener> own_listener_;
@@ -145,6 +148,8 @@ class RendezvousLeader : public Rendezvous {
   };
   using Clients = std::list<Client>;
 
+  // Of one rank alone, which meets nobody, but its group may grow.
+  Status MakeOnlyRow();
   Status Gather(const Deadline& deadline);
   Status Register();
   Status Listen(const SocketAddress& own, PortMessage* request);

@@ -72,10 +72,10 @@ Status RendezvousLeader::Complete(const Deadline& deadline, std::vector<Row>* ro
   rows_.resize(static_cast<size_t>(spec_.rank_size));
   present_.Add(0);
   num_present_ = 1;
-  SocketAddress own;
-  // One rank alone meets nobody, but its group may grow.
-  const bool is_found = spec_.rank_size == 1 && spec_.has_port && ParseNumeric(spec_.host, 0, &own);
-  if (is_found && MakeOwnRow(own).ok()) rows_[0] = own_row_;
+  if (spec_.rank_size == 1) {
+    unreachable_ = MakeOnlyRow();
+    if (unreachable_.ok()) rows_[0] = own_row_;
+  }
   Status status = Gather(deadline);
   if (status.ok()) status = Introduce(deadline);
   if (!status.ok()) TellAll(status, deadline);
@@ -83,6 +83,16 @@ Status RendezvousLeader::Complete(const Deadline& deadline, std::vector<Row>* ro
   contact_.Finish(Deadline::After(kHangUpS));
   *rows = rows_;
   return status;
+}
+
+Status RendezvousLeader::MakeOnlyRow() {
+  SocketAddress own;
+  COLLOPS_CHECK_ARG(spec_.has_port, ERROR_UNSUPPORTED, "MASTER_ADDR is the host of the launch's ",
+                    "rank 0, which it is not: pass init a job_id, and an address of this host in "
+                    "meet_at");
+  COLLOPS_CHECK_ARG(ParseNumeric(spec_.host, 0, &own), ERROR_UNSUPPORTED, "MASTER_ADDR is \"",
+                    spec_.host, "\": set it to an address of this host, in numbers");
+  return MakeOwnRow(own);
 }
 
 // Where this rank listens: at a free port of the address at which the job's port is, or from which

@@ -57,7 +57,8 @@ class TcpBridge : public Bridge {
 struct Introduction {
   std::vector<Row> rows;  // by rank; of a subgroup, a host's name is its number in the parent
   JobSecret secret;
-  std::string address;  // of this host
+  std::string address;  // of this host; empty: of a group of one rank, which others cannot reach
+  Status unreachable;   // why they cannot
   int port = 0;         // of a group: the job's, at the host of whichever rank is its rank 0
   // Where this rank is reached: open in the lowest rank of each host; of a group that can be
   // shrunk, in every rank. The groups own it, and until they have met, who makes them.
