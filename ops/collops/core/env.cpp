@@ -212,7 +212,9 @@ const std::vector<EnvVariable>& EnvVariables() {
        "products."},
       {"COLLOPS_JOB_ID", "set by the launcher",
        "The name of the job of this process: the same text in all ranks of a job, a different "
-       "text in every other job on the host."},
+       "text in every other job on the host. A process that "
+       "[joins](reliability.md#new-processes-join) a launcher's job has the name that "
+       "`comm.grow()` logs, such as `slurm/7/0`."},
       {"COLLOPS_JOB_KEY", "a random one under `collops run -n`",
        "The secret key of the job, the same in all ranks."},
       {"COLLOPS_KERNELS", "the file in the library's folder",
