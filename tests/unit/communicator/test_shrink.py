@@ -117,7 +117,9 @@ def test_ranks_of_a_healthy_group_are_excluded(threads: bool) -> None:
         return check(comm.shrink(exclude=[3, 1]))
 
     aborted = ("ERROR_ABORTED", "ERROR_ABORTED")
-    assert run_ranks(work, 4, threads=threads) == [[0, 2], aborted, [0, 2], aborted]
+    # Threads that are left out may still be in the call before.
+    for _ in range(20 if threads else 1):
+        assert run_ranks(work, 4, threads=threads) == [[0, 2], aborted, [0, 2], aborted]
 
 
 @MODES
