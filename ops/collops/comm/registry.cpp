@@ -245,7 +245,8 @@ Status Registry::Enter(std::shared_ptr<Communicator> made, const char* name,
   const bool entered = slot == made;
   if (entered) made_[slot.get()] = slot;
   lock.unlock();
-  // One that may still complete the call in which it is learns the end of its group by its next one.
+  // One that may still complete the call in which it is learns the end of its group by its next
+  // one.
   for (const auto& live : ended) {
     if (live->failed()) live->EndStarted();
   }
