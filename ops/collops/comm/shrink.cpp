@@ -392,7 +392,7 @@ Status BackendCommunicator::EndForShrink(const RankSet& excluded, double timeout
   });
   // The thread of the started calls may be in one.
   if (!alone.ok() && !starts) return alone;
-  if (!alone.ok() && !control_->failed()) control_->EndAll(ended);
+  if (!alone.ok() && !control_->failed()) static_cast<void>(control_->FailUnfinished(ended));
   EndStarted();
   return Ok();
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from contextlib import suppress
 from multiprocessing import Event
 from typing import Any
 
@@ -137,6 +138,21 @@ def test_a_call_that_is_complete_here_completes_elsewhere(threads: bool) -> None
         return True
 
     assert run_ranks(work, 3, threads=threads) == [True] * 3
+
+
+@MODES
+def test_it_completes_there_also_beside_calls_that_were_started(threads: bool) -> None:
+    def work(rank: int) -> Any:
+        comm = collops.init()
+        for _ in range(50):
+            assert comm.all_reduce(np.ones(2))[0] == 3
+            with suppress(collops.AbortedError):  # rank 1 may be faster
+                for _ in range(0 if rank == 1 else 3):
+                    comm.start("all_reduce", np.ones(2))
+            comm = comm.shrink()
+        return comm.size
+
+    assert run_ranks(work, 3, threads=threads) == [3] * 3
 
 
 @MODES

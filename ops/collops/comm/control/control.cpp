@@ -351,6 +351,11 @@ Status Control::Fail(const Status& status, uint64_t step) {
   return status;
 }
 
+Status Control::FailUnfinished(const Status& status) {
+  const uint64_t step = step_number();
+  return Fail(status, endpoint().HasFinished(spec_.rank, step) ? step + 1 : step);
+}
+
 void Control::FailLocked(const Status& status, uint64_t step) {
   if (!failed_.exchange(true)) failure_ = status;
   if (meeting_ != nullptr) meeting_->Cancel(failure_);

@@ -193,6 +193,9 @@ class Control {
 
   // Ends the group with `status` from `step` on; earlier steps are complete on all ranks.
   Status Fail(const Status& status, uint64_t step);
+  // The same beside a call of another thread, which ends: from the step on that this rank has not
+  // finished. Needs a board whose ranks have met.
+  Status FailUnfinished(const Status& status);
 
   // Where the ranks of a group on several hosts reach this one; null once it has left. From any
   // thread.
