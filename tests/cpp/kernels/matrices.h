@@ -158,10 +158,11 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
   Sums sums(plan, x.rows);
   Panels scratch(WeightBlockBytes(plan));
   Panels packed(cut.packed_before ? PackedWeightBytes(plan) : 0);
-  const void* const w = stored_weight.At(0, 0);
+  const Weight w = {stored_weight.At(0, 0), stored_weight.ld, weight_scale,
+                    cut.packed_before ? packed.data() : nullptr};
   if (cut.packed_before) {
     Panels pack_scratch(PackWeightScratchBytes(plan));
-    PackWeight(plan, w, stored_weight.ld, pack_scratch.data(), packed.data());
+    PackWeight(plan, w.data, w.ld, pack_scratch.data(), packed.data());
   }
   int64_t first = 0;
   for (const int64_t end : Ends(x.rows, 1, cut)) {
@@ -170,19 +171,14 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
     Panels panels(PackedRowsBytes(plan, end - first));
     PackGroup(plan, stored_x, first, end - first, cut, panels.data());
     for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
-      const SumTiles c = sums.From(first, plan.StripBegin(strip));
+      const RowGroup group = {panels.data(), end - first, sums.From(first, plan.StripBegin(strip)),
+                              scale};
       if (cut.in_passing && AreFewRows(plan, end - first)) {
-        MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip,
-                        scratch.data(), c, scale, weight_scale);
+        MultiplyFewRows(plan, w, strip, group, scratch.data());
         continue;
       }
       for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
-        const WeightBlock block = cut.packed_before
-                                      ? PackedWeightBlock(plan, packed.data(), strip, k_block,
-                                                          end - first, scratch.data())
-                                      : PackWeightBlock(plan, w, stored_weight.ld, strip, k_block,
-                                                        scratch.data(), weight_scale);
-        MultiplyBlock(plan, panels.data(), end - first, block, strip, k_block, c, scale);
+        MultiplyBlock(plan, w, strip, k_block, &group, 1, scratch.data());
       }
     }
     first = end;

@@ -56,20 +56,20 @@ int64_t WeightItem(const GemmPlan& plan) {
   return plan.widens_weight ? 1 : SizeOf(plan.dtype);
 }
 
-const char* WeightAt(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t row,
-                     int64_t column) {
-  return static_cast<const char*>(weight) + (row * ldw + column) * WeightItem(plan);
+// At row `k` and column `column` of the weight as [k, n].
+const char* WeightAt(const GemmPlan& plan, const Weight& weight, int64_t k, int64_t column) {
+  const int64_t at = plan.trans_weight ? column * weight.ld + k : k * weight.ld + column;
+  return static_cast<const char*>(weight.data) + at * WeightItem(plan);
 }
 
 // Columns [first, first + columns) of the product and [k_begin, k_begin + k) of k.
-ByteWeight BytesOf(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t first,
-                   int64_t columns, int64_t k_begin, int64_t k, const WeightScale& by) {
+ByteWeight BytesOf(const GemmPlan& plan, const Weight& weight, int64_t first, int64_t columns,
+                   int64_t k_begin, int64_t k) {
+  const WeightScale& by = weight.scale;
   const int64_t group = by.group_k == 0 ? 0 : k_begin / by.group_k;
   const int64_t place = group * plan.n + first;
-  const char* const from = plan.trans_weight ? WeightAt(plan, weight, ldw, first, k_begin)
-                                             : WeightAt(plan, weight, ldw, k_begin, first);
-  return {reinterpret_cast<const int8_t*>(from),
-          ldw,
+  return {reinterpret_cast<const int8_t*>(WeightAt(plan, weight, k_begin, first)),
+          weight.ld,
           plan.trans_weight,
           k,
           columns,
@@ -81,21 +81,20 @@ ByteWeight BytesOf(const GemmPlan& plan, const void* weight, int64_t ldw, int64_
 }
 
 // Packs columns [first, first + columns) of the product and [k_begin, k_begin + k) of k.
-void PackWeightPart(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t first,
-                    int64_t columns, int64_t k_begin, int64_t k, const WeightScale& scale,
-                    uint32_t* panels) {
+void PackWeightPart(const GemmPlan& plan, const Weight& weight, int64_t first, int64_t columns,
+                    int64_t k_begin, int64_t k, uint32_t* panels) {
   const GemmKernels& kernels = *plan.kernels;
   const int64_t panel_units = Units(plan, k) * kernels.column_tile;
   if (plan.widens_weight) {
-    return kernels.pack_bytes(BytesOf(plan, weight, ldw, first, columns, k_begin, k, scale),
-                              panel_units, panels);
+    return kernels.pack_bytes(BytesOf(plan, weight, first, columns, k_begin, k), panel_units,
+                              panels);
   }
   if (!plan.trans_weight) {
-    return kernels.pack_straight(WeightAt(plan, weight, ldw, k_begin, first), ldw, k, columns,
+    return kernels.pack_straight(WeightAt(plan, weight, k_begin, first), weight.ld, k, columns,
                                  panel_units, panels);
   }
   for (int64_t j = 0; j < columns; j += kernels.column_tile) {
-    kernels.pack_columns(WeightAt(plan, weight, ldw, first + j, k_begin), ldw,
+    kernels.pack_columns(WeightAt(plan, weight, k_begin, first + j), weight.ld,
                          std::min(kernels.column_tile, columns - j), k,
                          panels + j / kernels.column_tile * panel_units);
   }
@@ -231,11 +230,6 @@ class TilesOfTree {
   std::vector<int> waiting_;
 };
 
-NextWeight NextOf(const WeightBlock& block) {
-  return {static_cast<const char*>(block.next), block.next_rows, block.next_row_bytes,
-          block.next_ld_bytes};
-}
-
 }  // namespace
 
 bool CanMultiply(DType dtype) {
@@ -341,50 +335,196 @@ void CompleteTile(const GemmPlan& plan, const TileScale& scale, int64_t strip, c
   }
 }
 
+// The block after (strip, k_block), in the order of k, then of strips; false after the last.
+bool NextBlock(const GemmPlan& plan, int64_t* strip, int64_t* k_block) {
+  if (++*k_block < plan.num_k_blocks()) return true;
+  *k_block = 0;
+  return ++*strip < plan.num_strips();
+}
+
+// Bytes that a packed weight has for a unit.
+int64_t PackedUnitBytes(const GemmPlan& plan) {
+  return plan.kernels->half_weight != nullptr ? int64_t{sizeof(uint16_t)} : kUnitBytes;
+}
+
+// Where a block of a packed weight begins. The order is [strip][k block][panel][unit].
+int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
+  const int64_t units = plan.StripBegin(strip) * AllUnits(plan) +
+                        PaddedColumns(plan, strip) * plan.Block(k_block).units_before;
+  return units * PackedUnitBytes(plan);
+}
+
+// The rows in memory from which columns [begin, end) of the block behind (strip, k_block) are made.
+NextWeight NextColumns(const GemmPlan& plan, const Weight& weight, int64_t strip, int64_t k_block,
+                       int64_t begin, int64_t end) {
+  constexpr int64_t kPageBytes = 4096;
+  if (!NextBlock(plan, &strip, &k_block)) return {};
+  end = std::min(end, plan.StripColumns(strip));
+  if (begin >= end) return {};
+  const KBlock& of_k = plan.Block(k_block);
+  if (weight.packed != nullptr) {
+    const int64_t column_bytes = Units(plan, of_k.size) * PackedUnitBytes(plan);
+    const int64_t bytes = RoundUp(end - begin, plan.kernels->column_tile) * column_bytes;
+    // In pieces of a page, so that groups of rows can share them.
+    return {static_cast<const char*>(weight.packed) + PackedOffset(plan, strip, k_block) +
+                begin * column_bytes,
+            CeilDiv(bytes, kPageBytes), kPageBytes, kPageBytes};
+  }
+  const int64_t item = WeightItem(plan);
+  const void* const first = WeightAt(plan, weight, of_k.begin, plan.StripBegin(strip) + begin);
+  if (plan.trans_weight) return {first, end - begin, of_k.size * item, weight.ld * item};
+  return {first, of_k.size, (end - begin) * item, weight.ld * item};
+}
+
+// What rows [begin, end) of `all_rows` fetch of it.
+NextWeight ShareOf(const NextWeight& next, int64_t begin, int64_t end, int64_t all_rows) {
+  const int64_t first = next.rows * begin / all_rows;
+  return {static_cast<const char*>(next.first) + first * next.ld_bytes,
+          next.rows * end / all_rows - first, next.row_bytes, next.ld_bytes};
+}
+
+// Up to so many rows, 16-bit numbers of a packed weight are widened in passing, for each panel of
+// rows anew; for more, once into scratch memory.
+constexpr int64_t kMostWideningRows = 16;
+
+// With fewer rows, memory is the limit, and fetching the weight ahead gains nothing. With 8 rows
+// and a packed weight, it takes 0.8 of the time on Zen 3.
+constexpr int64_t kLeastFetchingRows = 5;
+
+// Every thread packs and multiplies the same number of panels, but for so much.
+constexpr double kMostUneven = 1.1;
+
+// The product of all groups and one block of the weight.
+class BlockProduct {
+ public:
+  BlockProduct(const GemmPlan& plan, const Weight& weight, int64_t strip, int64_t k_block,
+               const RowGroup* groups, size_t num_groups, void* scratch)
+      : plan_(plan),
+        weight_(weight),
+        strip_(strip),
+        k_block_(k_block),
+        of_k_(plan.Block(k_block)),
+        units_(Units(plan, of_k_.size)),
+        columns_(plan.StripColumns(strip)),
+        groups_(groups),
+        num_groups_(num_groups),
+        scratch_(static_cast<uint32_t*>(scratch)) {
+    for (size_t g = 0; g < num_groups; ++g) all_rows_ += groups[g].rows;
+    in_halves_ = weight.packed != nullptr && plan.kernels->half_weight != nullptr;
+    loads_ = weight.packed == nullptr || (in_halves_ && all_rows_ > kMostWideningRows);
+  }
+
+  void Run() const {
+    const bool shares = all_rows_ * columns_ * units_ >= kLeastSharedProducts;
+    const int64_t threads = shares ? NumThreads() : 1;
+    const int64_t panels = CeilDiv(columns_, plan_.kernels->column_tile);
+    const int64_t parts = std::min(threads, panels);
+    if (parts == 1) return RunColumns(0, columns_);
+    const auto column = [&](int64_t part) {
+      return std::min(panels * part / parts * plan_.kernels->column_tile, columns_);
+    };
+    const auto uneven =
+        static_cast<double>(CeilDiv(panels, parts) * threads) / static_cast<double>(panels);
+    if (uneven <= kMostUneven) {
+      return ParallelFor(static_cast<int>(parts),
+                         [&](int part) { RunColumns(column(part), column(part + 1)); });
+    }
+    if (loads_) {
+      ParallelFor(static_cast<int>(parts), [&](int part) { Load(column(part), column(part + 1)); });
+    }
+    ParallelFor(static_cast<int>(CeilDiv(all_rows_, kPartRows)), [&](int part) {
+      MultiplyRows(part * kPartRows, std::min((part + 1) * kPartRows, all_rows_), 0, columns_);
+    });
+  }
+
+ private:
+  void RunColumns(int64_t begin, int64_t end) const {
+    if (loads_) Load(begin, end);
+    MultiplyRows(0, all_rows_, begin, end);
+  }
+
+  const void* Packed(int64_t column) const {
+    return static_cast<const char*>(weight_.packed) + PackedOffset(plan_, strip_, k_block_) +
+           column * units_ * PackedUnitBytes(plan_);
+  }
+
+  // The panels of columns [begin, end), into scratch memory.
+  void Load(int64_t begin, int64_t end) const {
+    uint32_t* const to = scratch_ + begin * units_;
+    if (weight_.packed == nullptr) {
+      return PackWeightPart(plan_, weight_, plan_.StripBegin(strip_) + begin, end - begin,
+                            of_k_.begin, of_k_.size, to);
+    }
+    plan_.kernels->half_weight->widen(static_cast<const uint16_t*>(Packed(begin)),
+                                      RoundUp(end - begin, plan_.kernels->column_tile) * units_,
+                                      to);
+  }
+
+  // Rows [begin, end) of all groups, one behind the other.
+  void MultiplyRows(int64_t begin, int64_t end, int64_t column, int64_t column_end) const {
+    NextWeight next;
+    if (all_rows_ >= kLeastFetchingRows) {
+      next = NextColumns(plan_, weight_, strip_, k_block_, column, column_end);
+    }
+    int64_t first = 0;
+    for (size_t g = 0; g < num_groups_ && first < end; first += groups_[g++].rows) {
+      const int64_t from = std::max(begin, first);
+      const int64_t to = std::min(end, first + groups_[g].rows);
+      if (from >= to) continue;
+      Multiply(groups_[g], {from - first, to - from, column, column_end - column},
+               ShareOf(next, from, to, all_rows_));
+    }
+  }
+
+  void Multiply(const RowGroup& group, const TilePart& part, const NextWeight& next) const {
+    const uint32_t* const a = static_cast<const uint32_t*>(group.panels) +
+                              BlockOffset(plan_, group.rows, k_block_) + part.row * units_;
+    float* const c = group.c.Of(plan_, of_k_.tile) + part.row * group.c.ld + part.column;
+    const auto run = [&](const auto* panels, auto* kernel) {
+      kernel(a, part.rows, panels, part.columns, units_, of_k_.begins_sum, c, group.c.ld, next);
+    };
+    if (loads_) {
+      run(scratch_ + part.column * units_, plan_.kernels->multiply);
+    } else if (in_halves_) {
+      run(static_cast<const uint16_t*>(Packed(part.column)), plan_.kernels->half_weight->multiply);
+    } else {
+      run(static_cast<const uint32_t*>(Packed(part.column)), plan_.kernels->multiply);
+    }
+    CompleteTile(plan_, group.scale, strip_, of_k_, part, group.c);
+  }
+
+  const GemmPlan& plan_;
+  const Weight& weight_;
+  const int64_t strip_;
+  const int64_t k_block_;
+  const KBlock& of_k_;
+  const int64_t units_;  // of a panel
+  const int64_t columns_;
+  const RowGroup* const groups_;
+  const size_t num_groups_;
+  uint32_t* const scratch_;
+  int64_t all_rows_ = 0;
+  bool in_halves_ = false;
+  bool loads_ = false;  // the weight, into scratch memory
+};
+
 }  // namespace
 
-void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                   const WeightBlock& block, int64_t strip, int64_t k_block, const SumTiles& c,
-                   const TileScale& scale) {
-  const int64_t columns = plan.StripColumns(strip);
-  const KBlock& of_k = plan.Block(k_block);
-  const int64_t units = Units(plan, of_k.size);
-  const uint32_t* const a =
-      static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
-  float* const tile = c.Of(plan, of_k.tile);
-  const auto multiply = [&](int64_t begin, int64_t end, const NextWeight& next) {
-    const auto run = [&](const auto* weight, auto* kernel) {
-      kernel(a + begin * units, end - begin, weight, columns, units, of_k.begins_sum,
-             tile + begin * c.ld, c.ld, next);
-    };
-    if (block.in_halves) {
-      run(static_cast<const uint16_t*>(block.panels), plan.kernels->half_weight->multiply);
-    } else {
-      run(static_cast<const uint32_t*>(block.panels), plan.kernels->multiply);
-    }
-    CompleteTile(plan, scale, strip, of_k, {begin, end - begin, 0, columns}, c);
-  };
-  if (group_rows * columns * units < kLeastSharedProducts || NumThreads() == 1) {
-    return multiply(0, group_rows, NextOf(block));
-  }
-  ParallelFor(static_cast<int>(CeilDiv(group_rows, kPartRows)), [&](int part) {
-    const int64_t begin = part * kPartRows;
-    const int64_t end = std::min(begin + kPartRows, group_rows);
-    multiply(begin, end, NextOf(ShareOfBlock(block, begin, end, group_rows)));
-  });
+void MultiplyBlock(const GemmPlan& plan, const Weight& weight, int64_t strip, int64_t k_block,
+                   const RowGroup* groups, size_t num_groups, void* scratch) {
+  BlockProduct(plan, weight, strip, k_block, groups, num_groups, scratch).Run();
 }
 
 bool AreFewRows(const GemmPlan& plan, int64_t rows) {
   return rows <= plan.row_tile;
 }
 
-void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, void* scratch,
-                     const SumTiles& c, const TileScale& tile_scale,
-                     const WeightScale& weight_scale) {
+void MultiplyFewRows(const GemmPlan& plan, const Weight& weight, int64_t strip,
+                     const RowGroup& group, void* scratch) {
   const GemmKernels& kernels = *plan.kernels;
   const int64_t columns = plan.StripColumns(strip);
-  const auto* const rows = static_cast<const uint32_t*>(panels);
+  const auto* const rows = static_cast<const uint32_t*>(group.panels);
+  const SumTiles& c = group.c;
   // Tile registers load and store all their sums for each piece.
   const int64_t of_strip = std::max(kPassingUnitsOfStrip, 4 * kernels.unit_step);
   const int64_t of_panel = std::min(kPassingUnits / kernels.column_tile, kernels.block_units);
@@ -398,19 +538,18 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
     const int64_t k_begin = plan.Block(first).begin;
     const int64_t k_end = plan.Block(last).begin + plan.Block(last).size;
     uint32_t* const piece = static_cast<uint32_t*>(scratch) + begin * piece_units;
-    const uint32_t* a = rows + BlockOffset(plan, group_rows, first);
+    const uint32_t* a = rows + BlockOffset(plan, group.rows, first);
     float* const tile = c.Of(plan, plan.Block(first).tile) + begin;
     int64_t k = k_begin;
     do {  // runs once even if there is no k: that sets C
       const int64_t size = std::min(step, k_end - k);
       const int64_t units = Units(plan, size);
-      PackWeightPart(plan, weight, ldw, plan.StripBegin(strip) + begin, width, k, size,
-                     weight_scale, piece);
-      kernels.multiply(a, group_rows, piece, width, units, k == k_begin, tile, c.ld, {});
+      PackWeightPart(plan, weight, plan.StripBegin(strip) + begin, width, k, size, piece);
+      kernels.multiply(a, group.rows, piece, width, units, k == k_begin, tile, c.ld, {});
       a += units * plan.row_tile;
       k += step;
     } while (k < k_end);
-    CompleteTile(plan, tile_scale, strip, plan.Block(last), {0, group_rows, begin, width}, c);
+    CompleteTile(plan, group.scale, strip, plan.Block(last), {0, group.rows, begin, width}, c);
     return last + 1;
   };
   // Of a weight [n, k] one panel at a time.
@@ -435,74 +574,9 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
   }
 }
 
-// The weight: blocks that are packed for one call, and weights packed whole before.
-
-namespace {
-
-constexpr int64_t kPageBytes = 4096;
-
-// The block after (strip, k_block), in the order of k, then of strips; false after the last.
-bool NextBlock(const GemmPlan& plan, int64_t* strip, int64_t* k_block) {
-  if (++*k_block < plan.num_k_blocks()) return true;
-  *k_block = 0;
-  return ++*strip < plan.num_strips();
-}
-
-// A block of the weight, with the place of the next one.
-WeightBlock PlainBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
-                       int64_t k_block, const void* panels) {
-  if (!NextBlock(plan, &strip, &k_block)) return {panels, false, nullptr, 0, 0, 0};
-  const int64_t k_begin = plan.Block(k_block).begin;
-  const int64_t k = plan.Block(k_block).size;
-  const int64_t first = plan.StripBegin(strip);
-  const int64_t columns = plan.StripColumns(strip);
-  const int64_t bytes = WeightItem(plan);
-  if (plan.trans_weight) {
-    return {panels,  false,     WeightAt(plan, weight, ldw, first, k_begin),
-            columns, k * bytes, ldw * bytes};
-  }
-  return {panels, false,           WeightAt(plan, weight, ldw, k_begin, first),
-          k,      columns * bytes, ldw * bytes};
-}
-
-// Units of a block of the weight.
-int64_t BlockUnits(const GemmPlan& plan, int64_t strip, int64_t k_block) {
-  return PaddedColumns(plan, strip) * Units(plan, plan.Block(k_block).size);
-}
-
-// Bytes that a packed weight has for a unit.
-int64_t PackedUnitBytes(const GemmPlan& plan) {
-  return plan.kernels->half_weight != nullptr ? int64_t{sizeof(uint16_t)} : kUnitBytes;
-}
-
-// Where a block of a packed weight begins. The order is [strip][k block][panel][unit].
-int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
-  const int64_t units = plan.StripBegin(strip) * AllUnits(plan) +
-                        PaddedColumns(plan, strip) * plan.Block(k_block).units_before;
-  return units * PackedUnitBytes(plan);
-}
-
-// Up to so many rows, 16-bit numbers of a packed weight are widened in passing, for each panel of
-// rows anew; for more, once into scratch memory.
-constexpr int64_t kMostWideningRows = 16;
-
-// With fewer rows, memory is the limit, and fetching the weight ahead gains nothing. With 8 rows
-// and a packed weight, it takes 0.8 of the time on Zen 3.
-constexpr int64_t kLeastFetchingRows = 5;
-
-}  // namespace
-
 int64_t WeightBlockBytes(const GemmPlan& plan) {
   const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
   return RoundUp(columns * MostUnits(plan) * kUnitBytes, kGemmAlignment);
-}
-
-WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
-                            int64_t k_block, void* scratch, const WeightScale& scale) {
-  PackWeightPart(plan, weight, ldw, plan.StripBegin(strip), plan.StripColumns(strip),
-                 plan.Block(k_block).begin, plan.Block(k_block).size, scale,
-                 static_cast<uint32_t*>(scratch));
-  return PlainBlock(plan, weight, ldw, strip, k_block, scratch);
 }
 
 int64_t PackedWeightBytes(const GemmPlan& plan) {
@@ -515,51 +589,24 @@ int64_t PackWeightScratchBytes(const GemmPlan& plan) {
 
 void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* scratch,
                 void* packed) {
+  const Weight from = {weight, ldw};
+  const HalfWeight* const halves = plan.kernels->half_weight;
   const int64_t parts = NumThreads();
   ParallelFor(static_cast<int>(parts), [&](int part) {
-    char* const own = static_cast<char*>(scratch) + part * WeightBlockBytes(plan);
+    auto* const own =
+        reinterpret_cast<uint32_t*>(static_cast<char*>(scratch) + part * WeightBlockBytes(plan));
     for (int64_t strip = part; strip < plan.num_strips(); strip += parts) {
       for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
         char* const to = static_cast<char*>(packed) + PackedOffset(plan, strip, k_block);
-        const HalfWeight* const halves = plan.kernels->half_weight;
-        PackWeightBlock(plan, weight, ldw, strip, k_block, halves == nullptr ? to : own);
+        const KBlock& of_k = plan.Block(k_block);
+        PackWeightPart(plan, from, plan.StripBegin(strip), plan.StripColumns(strip), of_k.begin,
+                       of_k.size, halves == nullptr ? reinterpret_cast<uint32_t*>(to) : own);
         if (halves == nullptr) continue;
-        halves->narrow(reinterpret_cast<const uint32_t*>(own), BlockUnits(plan, strip, k_block),
+        halves->narrow(own, PaddedColumns(plan, strip) * Units(plan, of_k.size),
                        reinterpret_cast<uint16_t*>(to));
       }
     }
   });
-}
-
-WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
-                              int64_t k_block, int64_t rows, void* scratch) {
-  const char* const bytes = static_cast<const char*>(packed);
-  WeightBlock block = {};
-  block.panels = bytes + PackedOffset(plan, strip, k_block);
-  block.in_halves = plan.kernels->half_weight != nullptr;
-  if (block.in_halves && rows > kMostWideningRows) {
-    plan.kernels->half_weight->widen(static_cast<const uint16_t*>(block.panels),
-                                     BlockUnits(plan, strip, k_block),
-                                     static_cast<uint32_t*>(scratch));
-    block.panels = scratch;
-    block.in_halves = false;
-  }
-  if (!NextBlock(plan, &strip, &k_block)) return block;
-  // In pieces of a page, so that threads can share them.
-  block.next = bytes + PackedOffset(plan, strip, k_block);
-  block.next_rows = CeilDiv(BlockUnits(plan, strip, k_block) * PackedUnitBytes(plan), kPageBytes);
-  block.next_row_bytes = kPageBytes;
-  block.next_ld_bytes = kPageBytes;
-  return block;
-}
-
-WeightBlock ShareOfBlock(const WeightBlock& block, int64_t begin, int64_t end, int64_t all_rows) {
-  WeightBlock share = block;
-  const int64_t least = all_rows < kLeastFetchingRows ? 0 : block.next_rows;
-  const int64_t first = least * begin / std::max<int64_t>(all_rows, 1);
-  share.next = static_cast<const char*>(block.next) + first * block.next_ld_bytes;
-  share.next_rows = least * end / std::max<int64_t>(all_rows, 1) - first;
-  return share;
 }
 
 }  // namespace collops::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -136,28 +137,24 @@ int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows);
 void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int64_t rows,
               int64_t k_begin, int64_t k_end, int64_t group_rows, void* panels);
 
-// One block of the weight as MultiplyBlock() takes it.
-struct WeightBlock {
-  const void* panels;
-  bool in_halves;  // panels of 16-bit numbers instead of units (gemm_kernels.h)
-  // The rows in memory from which the next block (in k, else of the next strip) is made: they are
-  // fetched while this block is multiplied. None after the last block.
-  const void* next;
-  int64_t next_rows;
-  int64_t next_row_bytes;
-  int64_t next_ld_bytes;
+// A weight, as weight[n, k] (trans_weight) or weight[k, n], or packed before by PackWeight().
+struct Weight {
+  const void* data = nullptr;
+  int64_t ld = 0;  // elements between two rows
+  WeightScale scale = {};
+  const void* packed = nullptr;  // else `data` is read
 };
 
-// The block for rows [begin, end) of `all_rows`, when several groups are multiplied by it in turn:
-// each group fetches its share of the next block.
-WeightBlock ShareOfBlock(const WeightBlock& block, int64_t begin, int64_t end, int64_t all_rows);
+// A group of packed rows, and where its product goes.
+struct RowGroup {
+  const void* panels = nullptr;
+  int64_t rows = 0;
+  SumTiles c = {};
+  TileScale scale = {};
+};
 
 // Bytes of scratch memory for one block of the weight.
 int64_t WeightBlockBytes(const GemmPlan& plan);
-
-// The block (strip, k_block) of the weight, which is packed into `scratch`; `ldw` is in elements.
-WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
-                            int64_t k_block, void* scratch, const WeightScale& scale = {});
 
 // A constant weight, packed whole and once, unless it is widened. The same bytes serve every
 // product of this weight. PackWeight() takes PackWeightScratchBytes() of scratch memory.
@@ -165,26 +162,20 @@ int64_t PackedWeightBytes(const GemmPlan& plan);
 int64_t PackWeightScratchBytes(const GemmPlan& plan);
 void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* scratch, void* packed);
 
-// The block for `rows` rows in all; for many rows, 16-bit numbers are widened into `scratch`.
-WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
-                              int64_t k_block, int64_t rows, void* scratch);
-
-// The k block's tile[group_rows, columns of the strip] = (it begins a sum ? 0 : the tile) + the
-// group's panels of this k block times the block of the weight. Blocks of one strip come in the
-// order of k. One of int8 that ends a sum takes a `scale`, or leaves int32.
-void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                   const WeightBlock& block, int64_t strip, int64_t k_block, const SumTiles& c,
-                   const TileScale& scale = {});
+// Of every group: the k block's tile[rows, columns of the strip] = (it begins a sum ? 0 : the tile)
+// + the group's panels of this k block times the block (strip, k_block) of the weight, which is
+// loaded once for all groups: each thread packs the columns that it multiplies, into `scratch` of
+// WeightBlockBytes() bytes. Blocks of one strip come in the order of k. One of int8 that ends a sum
+// takes the group's scale, or leaves int32.
+void MultiplyBlock(const GemmPlan& plan, const Weight& weight, int64_t strip, int64_t k_block,
+                   const RowGroup* groups, size_t num_groups, void* scratch);
 
 // Whether MultiplyFewRows() takes that many rows, and is faster.
 bool AreFewRows(const GemmPlan& plan, int64_t rows);
 
-// PackWeightBlock() and MultiplyBlock() in one, of a strip and all of k, for at most the rows of
-// one panel: each part of the weight is packed and used in the first-level cache. `scratch` has
-// WeightBlockBytes() bytes.
-void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
-                     const void* weight, int64_t ldw, int64_t strip, void* scratch,
-                     const SumTiles& c, const TileScale& tile_scale = {},
-                     const WeightScale& weight_scale = {});
+// MultiplyBlock() for all of k, of a weight that is not packed and at most the rows of one panel:
+// each part of the weight is packed and used in the first-level cache.
+void MultiplyFewRows(const GemmPlan& plan, const Weight& weight, int64_t strip,
+                     const RowGroup& group, void* scratch);
 
 }  // namespace collops::kernels

@@ -13,14 +13,20 @@ namespace {
 
 using kernels::GemmPlan;
 
-// Of no more rows than this a panel of their own for each member would be half empty, and the
-// weight would pass by once more for each: they are packed together once all of them are there.
+// No more rows than this are packed together once all of them are there: multiplied member by
+// member as they come, the weight would pass by once more for each.
 constexpr int64_t kMostJoinedRows = 64;
 
-// Or parts of a row would not begin at a unit of a leaf of int8.
-bool JoinsRows(const LinearLayout& layout) {
+// So are those of members whose panels would be half empty. Parts of a row would not begin at a
+// unit of a leaf of int8.
+bool JoinsRows(const LinearPlan& plan) {
+  const LinearLayout& layout = plan.layout;
+  if (layout.gather.ranks.size() == 1) return false;
+  const int64_t tile = plan.gemm.row_tile;
+  int64_t padded = 0;
+  for (const int64_t rows : layout.gather.rows) padded += (rows + tile - 1) / tile * tile;
   const bool cuts_units = layout.leaves.count > 1 && layout.quant.kind == LinearQuant::kBoth;
-  return layout.gather.ranks.size() > 1 && (layout.total_rows <= kMostJoinedRows || cuts_units);
+  return layout.total_rows <= kMostJoinedRows || padded >= 2 * layout.total_rows || cuts_units;
 }
 
 // Elements between two rows of the weight.
@@ -111,15 +117,13 @@ Status ReadQuant(LinearRun* run) {
 
 void MultiplyStrip(const GemmPlan& gemm, const void* panels, int64_t rows, const void* weight,
                    int64_t strip, void* scratch, float* tile, const kernels::TileScale& scale) {
-  const kernels::SumTiles c = {tile, gemm.StripColumns(strip)};
+  const kernels::RowGroup group = {panels, rows, {tile, gemm.StripColumns(strip)}, scale};
+  const kernels::Weight from = {weight, WeightLd(gemm)};
   if (kernels::AreFewRows(gemm, rows)) {
-    return kernels::MultiplyFewRows(gemm, panels, rows, weight, WeightLd(gemm), strip, scratch, c,
-                                    scale);
+    return kernels::MultiplyFewRows(gemm, from, strip, group, scratch);
   }
   for (int64_t k_block = 0; k_block < gemm.num_k_blocks(); ++k_block) {
-    const kernels::WeightBlock block =
-        kernels::PackWeightBlock(gemm, weight, WeightLd(gemm), strip, k_block, scratch);
-    kernels::MultiplyBlock(gemm, panels, rows, block, strip, k_block, c, scale);
+    kernels::MultiplyBlock(gemm, from, strip, k_block, &group, 1, scratch);
   }
 }
 
@@ -155,7 +159,7 @@ Places PlaceRows(LinearPlan* plan) {
   for (const int64_t rows : plan->layout.gather.rows) {
     memory.panels.push_back(places.Take(kernels::PackedRowsBytes(plan->gemm, rows)));
   }
-  if (JoinsRows(plan->layout)) {
+  if (JoinsRows(*plan)) {
     memory.raw_rows = places.Take(plan->layout.total_rows * RowBytes(*plan));
   }
   memory.weight_block = places.Take(kernels::WeightBlockBytes(plan->gemm));
@@ -179,8 +183,8 @@ GatheredRows::GatheredRows(const LinearRun& run) : run_(run), row_bytes_(RowByte
     groups_.push_back(
         {layout.gather.begin[g], layout.gather.rows[g], run.workspace + memory.panels[g]});
   }
-  packed_.assign(groups_.size(), !JoinsRows(layout));
-  if (JoinsRows(layout)) raw_ = run.workspace + memory.raw_rows;
+  packed_.assign(groups_.size(), !JoinsRows(run.plan));
+  if (JoinsRows(run.plan)) raw_ = run.workspace + memory.raw_rows;
 }
 
 void GatheredRows::CopyPart(const MatrixPart& part, std::byte* to) const {
@@ -221,45 +225,31 @@ void GatheredRows::Pack(size_t member) {
   PackRaw(groups_[member]);
 }
 
-kernels::TileScale LinearStrip::ScaleOf(const GatheredRows::Group& group) const {
-  kernels::TileScale scale = run_.tile_scale;
-  if (scale.token_scale != nullptr) scale.token_scale += group.first_row;
-  return scale;
-}
-
 void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
-                           int64_t ld_tile) const {
+                           int64_t ld_tile) {
   const GemmPlan& gemm = run_.plan.gemm;
   const LinearTensors& tensors = run_.tensors;
   std::byte* const scratch = run_.workspace + run_.plan.memory.weight_block;
   auto* const spare = reinterpret_cast<float*>(run_.workspace + run_.plan.memory.spare_tiles);
-  const auto tiles_of = [&](const Task& task) -> kernels::SumTiles {
-    const int64_t step = TileBytes(run_.plan) / int64_t{sizeof(float)};
-    return {task.tile, ld_tile, step, spare + task.group.first_row * ld_tile};
-  };
-  if (tasks.size() == 1 && tensors.packed_weight == nullptr &&
-      kernels::AreFewRows(gemm, tasks[0].group.rows)) {
-    if (k_block > 0) return;
-    return kernels::MultiplyFewRows(gemm, tasks[0].group.panels, tasks[0].group.rows,
-                                    tensors.weight, WeightLd(gemm), strip, scratch,
-                                    tiles_of(tasks[0]), ScaleOf(tasks[0].group), run_.weight_scale);
-  }
-  int64_t all_rows = 0;
-  for (const Task& task : tasks) all_rows += task.group.rows;
-  const kernels::WeightBlock block =
-      tensors.packed_weight != nullptr
-          ? kernels::PackedWeightBlock(gemm, tensors.packed_weight, strip, k_block, all_rows,
-                                       scratch)
-          : kernels::PackWeightBlock(gemm, tensors.weight, WeightLd(gemm), strip, k_block, scratch,
-                                     run_.weight_scale);
-  int64_t row = 0;
+  const int64_t step = TileBytes(run_.plan) / int64_t{sizeof(float)};
+  groups_.clear();
   for (const Task& task : tasks) {
-    const int64_t end = row + task.group.rows;
-    kernels::MultiplyBlock(gemm, task.group.panels, task.group.rows,
-                           kernels::ShareOfBlock(block, row, end, all_rows), strip, k_block,
-                           tiles_of(task), ScaleOf(task.group));
-    row = end;
+    const GatheredRows::Group& group = task.group;
+    groups_.push_back({group.panels,
+                       group.rows,
+                       {task.tile, ld_tile, step, spare + group.first_row * ld_tile},
+                       run_.tile_scale});
+    kernels::TileScale& scale = groups_.back().scale;
+    if (scale.token_scale != nullptr) scale.token_scale += group.first_row;
   }
+  const kernels::Weight weight = {tensors.weight, WeightLd(gemm), run_.weight_scale,
+                                  tensors.packed_weight};
+  if (groups_.size() == 1 && weight.packed == nullptr &&
+      kernels::AreFewRows(gemm, groups_[0].rows)) {
+    if (k_block == 0) kernels::MultiplyFewRows(gemm, weight, strip, groups_[0], scratch);
+    return;
+  }
+  kernels::MultiplyBlock(gemm, weight, strip, k_block, groups_.data(), groups_.size(), scratch);
 }
 
 void LinearStrip::Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,

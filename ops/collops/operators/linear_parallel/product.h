@@ -92,8 +92,7 @@ class LinearStrip {
   // Multiplies all of them by one block of the weight, which is packed once, here or earlier; few
   // rows by all blocks of the strip with the first one. The tiles' rows lie `ld_tile` floats apart,
   // a group's tiles as many bytes as TileBytes() says.
-  void Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
-                int64_t ld_tile) const;
+  void Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block, int64_t ld_tile);
 
   // Rounds the sum of tiles, in their order or by the plan's tree, and the residual into `rows`
   // rows of the output.
@@ -101,9 +100,8 @@ class LinearStrip {
              int64_t output_row, int64_t rows) const;
 
  private:
-  kernels::TileScale ScaleOf(const GatheredRows::Group& group) const;
-
   const LinearRun& run_;
+  std::vector<kernels::RowGroup> groups_;  // of one Multiply()
 };
 
 }  // namespace collops
