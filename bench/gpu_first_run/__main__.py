@@ -18,8 +18,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+# Beside this folder: what other programs of bench/ have, too.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
 import goals
 from questions import HERE, NCCL, Setting, questions
+
 from report import ROOT, Question, Report
 
 FOLDER = ROOT / "build" / "gpu_first_run"
@@ -103,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     """Asks everything; 1 if something failed."""
     folder = options.output.resolve().parent
     folder.mkdir(parents=True, exist_ok=True)
-    report = Report(options.output, options.seconds)
+    report = Report(options.output, options.seconds, "bench/gpu_first_run", goals.judged)
     carried = FOLDER / "carried"
     env: dict[str, str] = {}
     if not options.here:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import many_cores
 from report import ROOT, Question
 
 HERE = Path(__file__).resolve().parent
@@ -161,14 +162,5 @@ def _by_tool(name: str, tool: str, words: list[str], limit_s: float) -> Question
 
 def _host(setting: Setting) -> Iterator[Question]:
     """What only a machine with many cores shows: the CPU's collectives and products."""
-    if setting.short:
-        return
-    for operator in ("all_gather_v", "reduce_scatter_v", "all_reduce"):
-        words = ["--ranks", "16", "--sizes", "1k,64k,1m,64m", "--iterations", "9"]
-        words += ["--peers", "gloo"]
-        yield setting.bench(f"{operator} of 16 on the CPU", operator, *words, limit_s=40)
-    words = ["--type", "1,2", "--ranks", "8", "--dtype", "bf16", "--rows-share", "1:1"]
-    words += ["--shapes", "512,4096,4096", "--iterations", "7", "--peers", "torch"]
-    question = setting.bench("products of 8 on the CPU", "linear_parallel", *words, limit_s=40)
-    question.env = {"COLLOPS_NUM_THREADS": "2"}
-    yield question
+    if not setting.short:
+        yield from many_cores.questions(setting.python, setting.rows)

@@ -13,11 +13,11 @@ from typing import Any
 import goals
 import pytest
 from questions import HERE, Setting, questions
-from report import Question, Report
 
 from collops.bench.operators import load
 from collops.bench.options import parse
 from patience import patience
+from report import Question, Report
 
 PYTHON = sys.executable
 
@@ -30,7 +30,7 @@ def test_what_ran_and_what_did_not_is_in_the_report(tmp_path: Path) -> None:
     file, rows = tmp_path / "report.json", tmp_path / "rows.jsonl"
     row = {"ranks": 2, "simulated": True, "bench": "x", "column": "plain", "backend": "cuda"}
     rows.write_text(json.dumps(row) + "\n{cut off")
-    report = Report(file, 300)
+    report = Report(file, 300, "test", goals.judged)
     told = {"kernels": "old"}
     good = Question("good", [PYTHON, "-c", "print('said')"], 30, rows=rows, told=told)
     assert report.ask(good)
@@ -47,7 +47,7 @@ def test_what_ran_and_what_did_not_is_in_the_report(tmp_path: Path) -> None:
     assert whole["not_run"] == {"absent": "it is not installed", "none": "no test was selected"}
     assert whole["simulated"] is True
     assert {goal["reached"] for goal in whole["goals"]} == {None}
-    late = Report(file, 0)
+    late = Report(file, 0, "test", goals.judged)
     assert not late.ask(good)
     assert json.loads(file.read_text())["not_run"] == {"good": "no time was left"}
 
@@ -61,7 +61,7 @@ def test_one_that_hangs_ends_with_its_children_and_shows_where(tmp_path: Path) -
         f"pathlib.Path({str(child)!r}).write_text(str(p.pid))\n"
         "time.sleep(300)\n"
     )
-    report = Report(tmp_path / "report.json", 300)
+    report = Report(tmp_path / "report.json", 300, "test", goals.judged)
     begin = time.monotonic()
     assert not report.ask(Question("long", [PYTHON, "-c", program], patience(4)))
     assert time.monotonic() - begin < patience(60)

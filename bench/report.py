@@ -11,17 +11,20 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import goals
-
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 _LAST_CHARACTERS = 12000
 _STACKS_S, _GRACE_S = 2.0, 8.0
 # pytest's status if it has selected no test.
 _NONE_SELECTED = 5
+
+
+Row = dict[str, Any]
+Judged = Callable[[list[Row]], list[Row]]
 
 
 @dataclass
@@ -45,17 +48,21 @@ class Report:
     Args:
         output: the JSON file.
         all_s: for all questions together; one that begins later is not asked.
+        made_by: the program.
+        judged: compares the rows of all questions with goals.
     """
 
-    def __init__(self, output: Path, all_s: float) -> None:
+    def __init__(self, output: Path, all_s: float, made_by: str, judged: Judged) -> None:
         self._output = output
+        self._judged = judged
         self._end = time.monotonic() + all_s
         self.found: dict[str, Any] = {
-            "made_by": "bench/gpu_first_run",
+            "made_by": made_by,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "commit": said("git", "-C", str(ROOT), "rev-parse", "HEAD"),
             "gpu": said("nvidia-smi", "--query-gpu=name,driver_version,clocks.sm", "--format=csv"),
+            "cpu": cpu(),
             "cores": len(os.sched_getaffinity(0)),
             "simulated": None,
             "questions": [],
@@ -91,7 +98,7 @@ class Report:
             for question in asked
             if question["state"] == "not run"
         }
-        self.found["goals"] = goals.judged(every)
+        self.found["goals"] = self._judged(every)
         self._output.write_text(json.dumps(self.found, indent=1) + "\n")
 
     def _say(self, done: dict[str, Any]) -> None:
@@ -201,6 +208,15 @@ def rows(question: Question, text: str) -> list[dict[str, Any]]:
         text = question.rows.read_text() if question.rows.exists() else ""
     lines = [line for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
     return [{**json.loads(line), **question.told} for line in lines]
+
+
+def cpu() -> str | None:
+    """The processor's name."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return None
 
 
 def said(*words: str) -> str | None:
