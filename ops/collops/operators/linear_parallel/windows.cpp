@@ -1,7 +1,5 @@
 // The engine over windows: a rank multiplies the rows that have come while others arrive, and adds
 // up its peers' partial sums where they lie.
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "collops/comm/fused_call.h"
+#include "collops/core/deadline.h"
 #include "collops/core/trace/log.h"
 #include "collops/operators/linear_parallel/engine.h"
 #include "collops/operators/linear_parallel/product.h"
@@ -20,21 +19,12 @@
 namespace collops {
 namespace {
 
-// How long a call waits in all, without news, for rows that are missing, or whose tiles are still
-// read: multiplied by themselves later they need the weight once more. So it waits as long as a
-// core takes to load it; and longer for few rows, which take as long as the weight takes to pass
-// by, and for ranks that are in the call: to begin without them gains nothing.
-constexpr double kWeightBytesPerS = 4e9;
+// How long the first strip waits for rows that are not there yet: multiplied by themselves later
+// they need every block of the weight a second time.
 constexpr double kPatienceS = 200e-6;
-constexpr double kPatienceInCallS = 20e-3;
 
-// How long this thread has run. Beside more ranks than cores a rank that waits lets the others run,
-// and their rows come while this clock stands still.
-double ThreadSeconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
+// Few rows take as long as the weight takes to pass by: to begin without the others gains nothing.
+constexpr double kJoinPatienceS = 5e-3;
 
 Status AcceptsWindows(const EnginePlace& place) {
   COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
@@ -294,11 +284,7 @@ class WindowsLinear {
     while (!Done()) {
       bool moved = false;
       COLLOPS_RETURN_IF_ERROR(TakeArrived(&moved));
-      if (moved) {
-        waits_since_.reset();
-        waited_ = 0;
-        continue;
-      }
+      if (moved) continue;
       Choose(&chosen_);
       if (chosen_.empty()) {
         COLLOPS_RETURN_IF_ERROR(call_->Wait([&] { return CanMove(); }));
@@ -368,38 +354,26 @@ class WindowsLinear {
     return Done() || (sums_ && sums_->CanTake());
   }
 
-  // Waits a while for the groups that could still share the chosen strip. Few rows are joined
-  // before the first one, once all of them are there.
+  // Before the first strip: waits a while for rows that are missing, and joins few rows once all of
+  // them are there.
   bool IsWorthWaiting() {
-    const int64_t strip = next_strip_[chosen_.front()];
-    bool begun = false;
     bool missing = false;
-    bool in_call = true;
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (rows_.groups()[g].rows == 0) continue;
-      begun = begun || next_strip_[g] > 0;
-      if (next_strip_[g] > strip || CanMultiply(g)) continue;
-      missing = true;
-      in_call = in_call && call_->HasAnnounced(plan_.layout.gather.ranks[g]);
+      if (next_strip_[g] > 0) return false;
+      missing = missing || !call_->AllRead(g);
     }
-    const bool joins = rows_.joins() && !begun;
     if (!missing) {
-      if (joins && !rows_.joined()) rows_.Join();
+      if (rows_.joins() && !rows_.joined()) rows_.Join();
       return false;
     }
-    const double bytes = static_cast<double>(plan_.gemm.n * plan_.gemm.k * SizeOf(plan_.dtype));
-    const double patience =
-        std::max(bytes / kWeightBytesPerS, joins || in_call ? kPatienceInCallS : kPatienceS);
-    const double now = ThreadSeconds();
-    if (!waits_since_) waits_since_ = now - waited_;
-    waited_ = now - *waits_since_;
-    return waited_ < patience;
+    if (!patience_) patience_ = Deadline::After(rows_.joins() ? kJoinPatienceS : kPatienceS);
+    return !patience_->Passed();
   }
 
   // One strip of columns of the groups' rows; what arrives meanwhile is taken between two blocks.
   Status Multiply(const std::vector<size_t>& groups) {
     const int64_t strip = next_strip_[groups.front()];
-    waits_since_.reset();
     std::vector<LinearStrip::Task> tasks;
     if (rows_.joined()) {
       tasks.push_back({rows_.all(), Tile(0, strip)});
@@ -453,8 +427,7 @@ class WindowsLinear {
   float* tile_;
   const int64_t ld_ = plan_.gemm.StripColumns(0);
   std::optional<PartialSums> sums_;
-  std::optional<double> waits_since_;  // of ThreadSeconds(); less what was waited before
-  double waited_ = 0;                  // since the last news
+  std::optional<Deadline> patience_;
   const bool traced_ = TraceStrips();
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
