@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "collops/core/cpu_relax.h"
 #include "collops/core/env.h"
 #include "collops/core/process/cgroups.h"
 
@@ -49,6 +52,30 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// How long a thread looks for the next job, or the caller for the end of this one, before it
+// sleeps: waking a thread takes 60 us on a virtual machine, and a product is a series of jobs.
+constexpr std::chrono::microseconds kLooking{200};
+// A round of looks that takes so long shows that others need the core.
+constexpr std::chrono::microseconds kOthersRan{50};
+constexpr int kLooksInRound = 64;
+
+// Looks until `done`; false if it is time to sleep.
+template <typename Done>
+bool Look(const Done& done) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point now = Clock::now();
+  const Clock::time_point end = now + kLooking;
+  while (true) {
+    for (int i = 0; i < kLooksInRound; ++i) {
+      if (done()) return true;
+      CpuRelax();
+    }
+    std::this_thread::yield();
+    const Clock::time_point begun = std::exchange(now, Clock::now());
+    if (now > end || now - begun > kOthersRan) return done();
+  }
+}
+
 // Serves one caller at a time and refuses others instead of waiting.
 class ThreadPool {
  public:
@@ -58,34 +85,46 @@ class ThreadPool {
 
  private:
   void Grow(size_t size);
-  void Sleep();
+  void Serve();
+  bool Take();
+  void Leave();
 
   std::atomic<bool> busy_{false};
   std::vector<std::thread> threads_;  // changed by the caller that has busy_
-  std::mutex mutex_;
+  std::mutex mutex_;                  // of those who sleep and who wake them
   std::condition_variable work_;
   std::condition_variable finished_;
-  Job* job_ = nullptr;
-  int wanted_ = 0;   // threads that job_ still takes
-  int working_ = 0;  // threads that work on it
-  bool stopping_ = false;
+  Job* job_ = nullptr;           // written while nobody works
+  std::atomic<int> wanted_{0};   // threads that job_ still takes
+  std::atomic<int> working_{0};  // threads that work on it, or look whether they may
+  std::atomic<int> asleep_{0};
+  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> stopping_{false};
 };
 
 bool ThreadPool::Run(Job* job, int wanted_threads) {
   if (busy_.exchange(true)) return false;
   Grow(static_cast<size_t>(wanted_threads));
-  const int wanted = std::min(wanted_threads, static_cast<int>(threads_.size()));
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    job_ = job;
-    wanted_ = wanted;
+  const int threads = static_cast<int>(threads_.size());
+  const int wanted = std::min(wanted_threads, threads);
+  job_ = job;
+  wanted_ = wanted;
+  // Who is not asleep by now looks once more before it sleeps.
+  const int missing = wanted - (threads - asleep_);
+  if (missing > 0) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+    }
+    for (int i = 0; i < missing; ++i) work_.notify_one();
   }
-  for (int i = 0; i < wanted; ++i) work_.notify_one();
   job->Work();
-  {
+  wanted_ = 0;  // threads that are not awake by now are not needed
+  const auto finished = [this] { return working_ == 0; };
+  if (!Look(finished)) {
     std::unique_lock<std::mutex> lock(mutex_);
-    wanted_ = 0;  // threads that are not awake by now are not needed
-    finished_.wait(lock, [this] { return working_ == 0; });
+    caller_sleeps_ = true;
+    finished_.wait(lock, finished);
+    caller_sleeps_ = false;
   }
   busy_ = false;
   return true;
@@ -95,26 +134,48 @@ void ThreadPool::Grow(size_t size) {
   if (threads_.size() >= size) return;
   const SignalsBlocked blocked;
   try {
-    while (threads_.size() < size) threads_.emplace_back([this] { Sleep(); });
+    while (threads_.size() < size) threads_.emplace_back([this] { Serve(); });
   } catch (const std::system_error&) {
     // No more threads can be made: the existing ones do the work.
   }
 }
 
 // The loop of each thread: waits for a job and takes part in it.
-void ThreadPool::Sleep() {
-  std::unique_lock<std::mutex> lock(mutex_);
+void ThreadPool::Serve() {
+  const auto called = [this] { return stopping_ || wanted_ > 0; };
   while (true) {
-    work_.wait(lock, [this] { return stopping_ || wanted_ > 0; });
+    if (!Look(called)) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      ++asleep_;
+      if (!called()) work_.wait(lock);
+      --asleep_;
+    }
     if (stopping_) return;
-    --wanted_;
-    ++working_;
-    Job* const job = job_;
-    lock.unlock();
-    job->Work();
-    lock.lock();
-    if (--working_ == 0) finished_.notify_one();
+    // Who wakes too late for a job looks for the next one.
+    if (!Take()) continue;
+    job_->Work();
+    Leave();
   }
+}
+
+// Whether this thread is one of those that the job takes. It counts as working from before it is
+// one, so that the caller waits for it.
+bool ThreadPool::Take() {
+  ++working_;
+  int wanted = wanted_;
+  while (wanted > 0) {
+    if (wanted_.compare_exchange_weak(wanted, wanted - 1)) return true;
+  }
+  Leave();
+  return false;
+}
+
+void ThreadPool::Leave() {
+  if (--working_ > 0 || !caller_sleeps_) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+  }
+  finished_.notify_one();
 }
 
 void ThreadPool::Stop() {

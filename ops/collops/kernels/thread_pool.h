@@ -27,8 +27,9 @@ using PartFunction = void (*)(const void* context, int part);
 
 // Calls run(context, part) once for each part, on any threads, in any order, and returns when all
 // have returned. Parts must not write each other's output. The other threads are made at first use,
-// sleep between calls, and end with the process; a child of fork() makes its own. If they are busy
-// with another caller, or the caller is one of them, all parts run on this thread.
+// sleep between calls that do not follow each other at once, and end with the process; a child of
+// fork() makes its own. If they are busy with another caller, or the caller is one of them, all
+// parts run on this thread.
 void RunParts(int num_parts, PartFunction run, const void* context);
 
 // RunParts() for a callable: body(part).

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +88,28 @@ TEST(PartsRunAtTheSameTime) {
   std::atomic<int> met{0};
   ParallelFor(3, [&](int) { met += Meet(&arrived, 3) ? 1 : 0; });
   EXPECT_EQ(met.load(), 3);
+}
+
+// A product is such a series. Beside other load some threads do sleep, so one try in many counts.
+TEST(CallsThatFollowEachOtherWakeNobody) {
+  ForceNumThreads(2);
+  const auto sleeps = [] {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(20));
+  auto least = sleeps();
+  do {
+    const auto before = sleeps();
+    for (int call = 0; call < 20; ++call) {
+      std::atomic<int> arrived{0};
+      ParallelFor(2, [&](int) { Meet(&arrived, 2); });
+    }
+    least = std::min(least, sleeps() - before);
+  } while (least > 1 && std::chrono::steady_clock::now() < deadline);
+  EXPECT_TRUE(least <= 1);
 }
 
 TEST(ConcurrentCallersOfTheThreadPoolDoNotWait) {

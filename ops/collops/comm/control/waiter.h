@@ -7,19 +7,12 @@
 #include <optional>
 
 #include "collops/comm/control/endpoint.h"
+#include "collops/core/cpu_relax.h"
 #include "collops/core/deadline.h"
 #include "collops/core/status.h"
 #include "collops/core/trace/spans.h"
 
 namespace collops::control {
-
-inline void CpuRelax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // What a wait has found in the pair lane: no messages, messages under way, messages under way whose
 // arrival rings no doorbell, or messages that have just moved.

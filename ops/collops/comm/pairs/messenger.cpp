@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "collops/comm/pairs/pair_lane.h"
+#include "collops/core/cpu_relax.h"
 #include "collops/core/process/interrupt.h"
 #include "collops/core/trace/spans.h"
 
@@ -364,7 +365,7 @@ Status Messenger::Lead(Goal* goal, LaneLock* lane_lock) {
       backoff = control::Backoff(&spins_);
     } else if (spins < spins_.looks()) {
       ++spins;
-      control::CpuRelax();
+      CpuRelax();
     } else if (!backoff.Yield()) {
       looked = Look(goal, lane_lock);
       if (looked.ok() && Nap(goal, lane_lock)) spins = 0;
@@ -392,7 +393,7 @@ bool Messenger::PollBriefly(Batch* batch) {
       return false;
     } else if (spins < spins_.looks()) {
       ++spins;
-      control::CpuRelax();
+      CpuRelax();
     } else if (!backoff.Yield()) {
       return false;
     }
