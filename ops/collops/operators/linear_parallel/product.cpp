@@ -13,14 +13,20 @@ namespace {
 
 using kernels::GemmPlan;
 
-// Of no more rows than this a panel of their own for each member would be half empty, and the
-// weight would pass by once more for each: they are packed together once all of them are there.
+// No more rows than this are packed together once all of them are there: multiplied member by
+// member as they come, the weight would pass by once more for each.
 constexpr int64_t kMostJoinedRows = 64;
 
-// Or parts of a row would not begin at a unit of a leaf of int8.
-bool JoinsRows(const LinearLayout& layout) {
+// So are those of members whose panels would be half empty. Parts of a row would not begin at a
+// unit of a leaf of int8.
+bool JoinsRows(const LinearPlan& plan) {
+  const LinearLayout& layout = plan.layout;
+  if (layout.gather.ranks.size() == 1) return false;
+  const int64_t tile = plan.gemm.row_tile;
+  int64_t padded = 0;
+  for (const int64_t rows : layout.gather.rows) padded += (rows + tile - 1) / tile * tile;
   const bool cuts_units = layout.leaves.count > 1 && layout.quant.kind == LinearQuant::kBoth;
-  return layout.gather.ranks.size() > 1 && (layout.total_rows <= kMostJoinedRows || cuts_units);
+  return layout.total_rows <= kMostJoinedRows || padded >= 2 * layout.total_rows || cuts_units;
 }
 
 // Elements between two rows of the weight.
@@ -153,7 +159,7 @@ Places PlaceRows(LinearPlan* plan) {
   for (const int64_t rows : plan->layout.gather.rows) {
     memory.panels.push_back(places.Take(kernels::PackedRowsBytes(plan->gemm, rows)));
   }
-  if (JoinsRows(plan->layout)) {
+  if (JoinsRows(*plan)) {
     memory.raw_rows = places.Take(plan->layout.total_rows * RowBytes(*plan));
   }
   memory.weight_block = places.Take(kernels::WeightBlockBytes(plan->gemm));
@@ -177,8 +183,8 @@ GatheredRows::GatheredRows(const LinearRun& run) : run_(run), row_bytes_(RowByte
     groups_.push_back(
         {layout.gather.begin[g], layout.gather.rows[g], run.workspace + memory.panels[g]});
   }
-  packed_.assign(groups_.size(), !JoinsRows(layout));
-  if (JoinsRows(layout)) raw_ = run.workspace + memory.raw_rows;
+  packed_.assign(groups_.size(), !JoinsRows(run.plan));
+  if (JoinsRows(run.plan)) raw_ = run.workspace + memory.raw_rows;
 }
 
 void GatheredRows::CopyPart(const MatrixPart& part, std::byte* to) const {

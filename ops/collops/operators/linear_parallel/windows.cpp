@@ -1,5 +1,7 @@
 // The engine over windows: a rank multiplies the rows that have come while others arrive, and adds
 // up its peers' partial sums where they lie.
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -19,12 +21,45 @@
 namespace collops {
 namespace {
 
-// How long the first strip waits for rows that are not there yet: multiplied by themselves later
-// they need every block of the weight a second time.
-constexpr double kPatienceS = 200e-6;
+// How long a call waits in all for rows that are not there yet: multiplied by themselves later,
+// they need the weight once more. Those of ranks that are in the call are on their way.
+constexpr double kInCallPatienceS = 20e-3;
 
+// Of other ranks nothing is known: as long as a core takes to load the weight, at least so long.
+constexpr double kWeightBytesPerS = 4e9;
+constexpr double kPatienceS = 200e-6;
 // Few rows take as long as the weight takes to pass by: to begin without the others gains nothing.
 constexpr double kJoinPatienceS = 5e-3;
+
+// How long a call has waited, in the time for which its thread ran: where the ranks have fewer
+// cores than they are, one that waits lets the others run, and their rows come meanwhile. But no
+// longer than kMostS by the clock on the wall: beside other programs the thread hardly runs at all.
+class Patience {
+ public:
+  // Called again and again while the call waits for up to `seconds`, less what it waited before.
+  bool Lasts(double seconds) {
+    const double now = ThreadSeconds();
+    if (!end_) end_ = Deadline::After(kMostS);
+    if (since_) waited_ += now - *since_;
+    since_ = now;
+    return waited_ < seconds && !end_->Passed();
+  }
+  // The call has something to do, which is not counted.
+  void Stop() { since_.reset(); }
+
+ private:
+  static constexpr double kMostS = 50e-3;
+
+  static double ThreadSeconds() {
+    timespec now = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+
+  double waited_ = 0;
+  std::optional<double> since_;
+  std::optional<Deadline> end_;
+};
 
 Status AcceptsWindows(const EnginePlace& place) {
   COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
@@ -96,6 +131,9 @@ class PartialSums {
 
   // Whether the tile of a group for `strip` may be written: its readers have read the one before.
   bool IsFree(size_t group, int64_t strip) const;
+  // Whether all is there that its readers need to read the one before, so that it will be free
+  // soon.
+  bool IsAboutToBeFree(size_t group, int64_t strip) const;
 
  private:
   // Rows of the output that lie in one group of every member.
@@ -263,6 +301,19 @@ bool PartialSums::IsFree(size_t group, int64_t strip) const {
   return true;
 }
 
+bool PartialSums::IsAboutToBeFree(size_t group, int64_t strip) const {
+  if (!located_) return false;
+  const int64_t begin = plan_.layout.gather.begin[group];
+  const int64_t end = begin + plan_.layout.gather.rows[group];
+  return std::all_of(members_.begin(), members_.end(), [&](const Member& member) {
+    for (size_t g = GroupWith(member.first_rows, begin); member.first_rows[g] < end; ++g) {
+      const int64_t strips = call_->Signalled(member.rank, static_cast<int>(g));
+      if (strips <= strip - plan_.memory.tile_slots) return false;
+    }
+    return true;
+  });
+}
+
 // Multiplies the rows that are there while others arrive, and sums partial products as they come.
 // No barrier inside.
 class WindowsLinear {
@@ -284,14 +335,18 @@ class WindowsLinear {
     while (!Done()) {
       bool moved = false;
       COLLOPS_RETURN_IF_ERROR(TakeArrived(&moved));
-      if (moved) continue;
-      Choose(&chosen_);
-      if (chosen_.empty()) {
-        COLLOPS_RETURN_IF_ERROR(call_->Wait([&] { return CanMove(); }));
+      if (moved) {
+        patience_.Stop();
         continue;
       }
-      if (IsWorthWaiting()) {
+      Choose(&chosen_);
+      if (!chosen_.empty() && IsWorthWaiting()) {
         std::this_thread::yield();
+        continue;
+      }
+      patience_.Stop();
+      if (chosen_.empty()) {
+        COLLOPS_RETURN_IF_ERROR(call_->Wait([&] { return CanMove(); }));
       } else {
         COLLOPS_RETURN_IF_ERROR(Multiply(chosen_));
       }
@@ -324,24 +379,33 @@ class WindowsLinear {
     return sums_ ? sums_->Take(moved) : Ok();
   }
 
-  // The groups whose rows are there and whose next strip, the same for all of them, is the first.
-  // Rows that were joined stay together.
+  // The groups whose rows are there and whose next strip, the same for all of them, is the first:
+  // they share one pass over it. None, to be asked again, while a tile is about to be free in which
+  // a further group would share it. Rows that were joined stay together.
   void Choose(std::vector<size_t>* groups) const {
     groups->clear();
+    int64_t first_soon = plan_.gemm.num_strips();
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (!CanMultiply(g)) {
         if (rows_.joined() && IsLeft(g)) return groups->clear();
+        if (CanMultiplySoon(g)) first_soon = std::min(first_soon, next_strip_[g]);
         continue;
       }
       if (!groups->empty() && next_strip_[g] < next_strip_[groups->front()]) groups->clear();
       if (groups->empty() || next_strip_[g] == next_strip_[groups->front()]) groups->push_back(g);
     }
+    if (!groups->empty() && first_soon <= next_strip_[groups->front()]) groups->clear();
   }
 
   bool IsLeft(size_t g) const { return next_strip_[g] < plan_.gemm.num_strips(); }
 
   bool CanMultiply(size_t g) const {
     return IsLeft(g) && call_->AllRead(g) && (!sums_ || sums_->IsFree(g, next_strip_[g]));
+  }
+
+  // Without anything that a late rank has yet to do.
+  bool CanMultiplySoon(size_t g) const {
+    return IsLeft(g) && call_->AllRead(g) && sums_ && sums_->IsAboutToBeFree(g, next_strip_[g]);
   }
 
   bool CanMove() {
@@ -354,21 +418,31 @@ class WindowsLinear {
     return Done() || (sums_ && sums_->CanTake());
   }
 
-  // Before the first strip: waits a while for rows that are missing, and joins few rows once all of
-  // them are there.
+  // Whether rows that could share the chosen strip are missing and worth waiting for. Few rows are
+  // joined before the first strip, once all of them are there.
   bool IsWorthWaiting() {
-    bool missing = false;
+    const int64_t strip = next_strip_[chosen_.front()];
+    bool begun = false;
+    bool missing_in_call = false;
+    bool missing_others = false;
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (rows_.groups()[g].rows == 0) continue;
-      if (next_strip_[g] > 0) return false;
-      missing = missing || !call_->AllRead(g);
+      begun = begun || next_strip_[g] > 0;
+      if (next_strip_[g] > strip || call_->AllRead(g)) continue;
+      const bool in_call = call_->HasAnnounced(plan_.layout.gather.ranks[g]);
+      (in_call ? missing_in_call : missing_others) = true;
     }
-    if (!missing) {
-      if (rows_.joins() && !rows_.joined()) rows_.Join();
-      return false;
-    }
-    if (!patience_) patience_ = Deadline::After(rows_.joins() ? kJoinPatienceS : kPatienceS);
-    return !patience_->Passed();
+    if (missing_in_call) return patience_.Lasts(kInCallPatienceS);
+    const bool joins = rows_.joins() && !begun;
+    if (missing_others) return patience_.Lasts(joins ? kJoinPatienceS : LoadsWeightS());
+    if (joins && !rows_.joined()) rows_.Join();
+    return false;
+  }
+
+  // What rows that come later take more, or no longer than is worth a thought.
+  double LoadsWeightS() const {
+    const int64_t bytes = plan_.gemm.n * plan_.gemm.k * SizeOf(plan_.dtype);
+    return std::max(static_cast<double>(bytes) / kWeightBytesPerS, kPatienceS);
   }
 
   // One strip of columns of the groups' rows; what arrives meanwhile is taken between two blocks.
@@ -427,7 +501,7 @@ class WindowsLinear {
   float* tile_;
   const int64_t ld_ = plan_.gemm.StripColumns(0);
   std::optional<PartialSums> sums_;
-  std::optional<Deadline> patience_;
+  Patience patience_;
   const bool traced_ = TraceStrips();
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

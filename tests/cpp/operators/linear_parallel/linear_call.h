@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -204,6 +205,9 @@ struct How {
   bool exact = true;
   const collops::Engine* engine = &collops::kWindows;
   bool window = false;
+  bool packed = false;  // the weight is, before the call
+  // Right before the call; may change what was planned.
+  std::function<void(collops::LinearPlan* plan)> before = nullptr;
 };
 
 // The case's x, in plain memory or in a window.
@@ -251,6 +255,9 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
   collops::LinearTensors tensors;
   tensors.x = x.data();
   tensors.weight = weight.data();
+  const auto packed = how.packed ? collops::PackWeight(plan.gemm, weight.data()) : nullptr;
+  tensors.packed_weight = packed.get();
+  if (how.before) how.before(&plan);
   if (c.residual) tensors.residual = residual.data();
   tensors.output = outputs->output.data();
   if (c.gathered) {
