@@ -244,7 +244,7 @@ Status ForgedGather(const ways::Way& way, Communicator& comm, std::mt19937_64* r
     mine.tile_window_id = static_cast<uint32_t>(lie());
     mine.staged_first = static_cast<uint32_t>((*random)() % 2);
     step.Publish();
-    for (int r = 0; r < kSize; ++r) layout.produced(comm.rank(), r).count.store(lie());
+    layout.produced(comm.rank(), 0, kAllRanks).store(lie());
     usleep(5000);
     return collops::Ok();
   });

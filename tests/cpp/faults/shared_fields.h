@@ -111,8 +111,10 @@ class Table {
   void AddSignals() {
     std::vector<std::byte*> produced, consumed, fused;
     for (int r = 0; r < size_; ++r) {
-      produced.push_back(Bytes(&layout_.produced(liar_, r)));
-      consumed.push_back(Bytes(&layout_.consumed(r, liar_)));
+      for (const auto readers : {collops::shm::kOneReader, collops::shm::kAllRanks}) {
+        produced.push_back(Bytes(&layout_.produced(liar_, r, readers)));
+        consumed.push_back(Bytes(&layout_.consumed(r, liar_, readers)));
+      }
     }
     for (int i = 0; i < SegmentLayout::NumFusedSignals(size_); ++i) {
       fused.push_back(Bytes(&layout_.fused_signal(liar_, i)));

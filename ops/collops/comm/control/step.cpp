@@ -35,9 +35,8 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
   balance_ = agreement.balance();
   carried_ = false;
   awaited_.clear();
-  for (int r = 0; r < endpoint_->size(); ++r) {
-    if (r != endpoint_->rank()) awaited_.push_back(r);
-  }
+  for (int r = endpoint_->rank() - 1; r >= 0; --r) awaited_.push_back(r);
+  for (int r = endpoint_->size() - 1; r > endpoint_->rank(); --r) awaited_.push_back(r);
   // Another host could get a head sent after the failure before the failure, and end its step well.
   return endpoint_->GroupFailure(number_);
 }
@@ -100,7 +99,7 @@ Status Step::Compare(int rank, bool* agrees) {
                     agreement_->called(), ": ", endpoint_->Who(rank), " is in an invalid call");
   const uint64_t balance = theirs.balance.load(std::memory_order_relaxed);
   balance_ += balance;
-  if (!endpoint_->IsRemote(rank)) host_balance_ += balance;
+  if (carrier_ != nullptr && !endpoint_->IsRemote(rank)) host_balance_ += balance;
   *agrees = *agrees && theirs.digest.load(std::memory_order_relaxed) == agreement_->digest();
   return Ok();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -125,18 +126,18 @@ class Step {
   // Waits for the next head, in the order of arrival, so that a refusal is noticed at once.
   Status AwaitNext(int* rank) {
     recording::WaitSpan wait("wait for ranks");
-    auto next = awaited_.end();
+    auto next = awaited_.rend();
     int looks = 0;
     COLLOPS_RETURN_IF_ERROR(Until([&] {
       // The end of an earlier step's data may not have left yet, and other hosts wait for it.
       if (carrier_ != nullptr && ++looks > Spins::kMost) carrier_->Progress();
-      next = std::find_if(awaited_.begin(), awaited_.end(),
+      next = std::find_if(awaited_.rbegin(), awaited_.rend(),
                           [&](int r) { return endpoint_->HasBegun(r, number()); });
-      return next != awaited_.end();
+      return next != awaited_.rend();
     }));
     *rank = *next;
     wait.set_awaited(*rank);
-    awaited_.erase(next);
+    awaited_.erase(std::next(next).base());
     return Ok();
   }
   void WriteHead(HeadKind kind);
@@ -181,6 +182,8 @@ class Step {
   uint64_t host_balance_ = 0;     // the sum over the ranks of this host
   std::vector<int64_t> encoded_;  // with a carrier: the last agreement
   bool carried_ = false;          // this step's agreement goes by the carrier
+  // From the last to look at to the first: the rank after this one. So no head is the first for
+  // all ranks, and a rank that has arrived is taken out where nothing must move.
   std::vector<int> awaited_;
   std::optional<Deadline> deadline_;
   Spins spins_;
@@ -200,14 +203,16 @@ Status Step::AwaitAll(OnArrival&& on_arrival) {
 
 template <typename OnArrival>
 Status Step::AwaitHeads(bool agrees, OnArrival&& on_arrival) {
-  while (!awaited_.empty()) {
+  for (;;) {
+    // Of many ranks most have arrived by now: they cost a look each, and no wait.
+    COLLOPS_RETURN_IF_ERROR(CompareArrived(&agrees, on_arrival));
+    if (awaited_.empty()) return Judge(agrees);
     int rank = 0;
     const Status came = AwaitNext(&rank);
     if (!came.ok()) return MissingOne(came);
     COLLOPS_RETURN_IF_ERROR(Compare(rank, &agrees));
     COLLOPS_RETURN_IF_ERROR(on_arrival(rank));
   }
-  return Judge(agrees);
 }
 
 template <typename OnArrival>
@@ -219,13 +224,14 @@ Status Step::ReadArrived(OnArrival&& on_arrival) {
 
 template <typename OnArrival>
 Status Step::CompareArrived(bool* agrees, OnArrival&& on_arrival) {
-  for (size_t i = 0; i < awaited_.size();) {
+  for (size_t i = awaited_.size(); i-- > 0;) {
     const int rank = awaited_[i];
-    if (!endpoint_->HasBegun(rank, number())) {
-      ++i;
-      continue;
+    if (!endpoint_->HasBegun(rank, number())) continue;
+    if (i + 1 == awaited_.size()) {
+      awaited_.pop_back();
+    } else {
+      awaited_.erase(awaited_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    awaited_.erase(awaited_.begin() + static_cast<std::ptrdiff_t>(i));
     COLLOPS_RETURN_IF_ERROR(Compare(rank, agrees));
     COLLOPS_RETURN_IF_ERROR(on_arrival(rank));
   }

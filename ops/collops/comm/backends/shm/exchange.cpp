@@ -139,13 +139,13 @@ constexpr int64_t RoundDown(int64_t bytes, int64_t unit) {
 StageShape StageShape::LanePerPeer(int rank_size) {
   const int64_t lanes = std::max(rank_size - 1, 1);
   const int64_t lane_bytes = RoundDown(std::min(kStageBytes / lanes, kMostLaneBytes), kPageBytes);
-  return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes))};
+  return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes)), kOneReader};
 }
 
 StageShape StageShape::ForSkew(int64_t largest_bytes, int64_t all_bytes) const {
   if (largest_bytes <= all_bytes - all_bytes / 4) return *this;
   const int64_t eighth = RoundDown(largest_bytes / 8, kPageBytes);
-  return {lane_bytes, std::min(chunk_bytes, std::max(eighth, kLeastChunkBytes))};
+  return {lane_bytes, std::min(chunk_bytes, std::max(eighth, kLeastChunkBytes)), readers};
 }
 
 void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes) {
@@ -156,29 +156,28 @@ void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* sour
 // The counters are never reset: a call continues from the earlier calls' counts. The readers have
 // read all earlier chunks, so their counts equal the writer's own.
 StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source,
-                         int64_t bytes, int first_reader, int end_reader)
+                         int64_t bytes, int reader)
     : exchange_(exchange),
       shape_(shape),
       lane_(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes),
       source_(static_cast<const std::byte*>(source)),
       bytes_(bytes),
-      first_reader_(first_reader),
-      end_reader_(end_reader),
+      reader_(reader),
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)) {
   if (exchange->staged_first() && num_chunks_ > 0) CountChunk();
 }
 
 bool StageWriter::CanWrite() const {
   if (Done()) return false;
-  bool room = true;
-  ForEachReader([&](int r) {
-    const SegmentLayout& layout = exchange_->layout();
-    const uint64_t written =
-        layout.produced(exchange_->rank(), r).count.load(std::memory_order_relaxed);
-    const uint64_t unread = UnreadForSender(written, layout.consumed(exchange_->rank(), r).count);
-    room = room && unread < static_cast<uint64_t>(shape_.num_slots());
+  const auto slots = static_cast<uint64_t>(shape_.num_slots());
+  if (static_cast<uint64_t>(written_) < slots) return true;  // no chunk of this call is overwritten
+  const SegmentLayout& layout = exchange_->layout();
+  const int rank = exchange_->rank();
+  const uint64_t written =
+      layout.produced(rank, reader_, shape_.readers).load(std::memory_order_relaxed);
+  return AllReaders([&](int r) {
+    return UnreadForSender(written, layout.consumed(rank, r, shape_.readers)) < slots;
   });
-  return room;
 }
 
 void StageWriter::WriteChunk() {
@@ -191,10 +190,12 @@ void StageWriter::WriteChunk() {
 
 void StageWriter::CountChunk() {
   ++written_;
-  ForEachReader([&](int r) {
-    std::atomic<uint64_t>& produced = exchange_->layout().produced(exchange_->rank(), r).count;
-    Publish(&produced, produced.load(std::memory_order_relaxed) + 1);
+  std::atomic<uint64_t>& produced =
+      exchange_->layout().produced(exchange_->rank(), reader_, shape_.readers);
+  Publish(&produced, produced.load(std::memory_order_relaxed) + 1);
+  AllReaders([&](int r) {
     exchange_->endpoint().Ring(r);
+    return true;
   });
 }
 
@@ -206,8 +207,8 @@ StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int wri
       bytes_(bytes),
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
       base_(exchange->layout()
-                .consumed(writer, exchange->rank())
-                .count.load(std::memory_order_relaxed)),
+                .consumed(writer, exchange->rank(), shape.readers)
+                .load(std::memory_order_relaxed)),
       known_(exchange->HasStagedFirst(writer) ? 1 : 0) {}
 
 bool StageReader::CanRead() const {
@@ -215,7 +216,7 @@ bool StageReader::CanRead() const {
   if (read_ < known_) return true;
   // Below 0 if the chunk that was staged first has been read before it was counted.
   const auto unread = static_cast<int64_t>(
-      UnreadForReceiver(exchange_->layout().produced(writer_, exchange_->rank()).count,
+      UnreadForReceiver(exchange_->layout().produced(writer_, exchange_->rank(), shape_.readers),
                         base_ + static_cast<uint64_t>(read_)));
   return unread > 0;
 }
@@ -226,7 +227,7 @@ const std::byte* StageReader::Chunk() const {
 
 void StageReader::Release() {
   ++read_;
-  Publish(&exchange_->layout().consumed(writer_, exchange_->rank()).count,
+  Publish(&exchange_->layout().consumed(writer_, exchange_->rank(), shape_.readers),
           base_ + static_cast<uint64_t>(read_));
   exchange_->endpoint().Ring(writer_);
 }

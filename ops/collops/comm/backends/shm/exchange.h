@@ -31,9 +31,13 @@ constexpr int64_t kMostLaneBytes = 1 << 20;
 // written before; with a longer one the peers would wait while they could copy their own.
 constexpr int64_t kMostStagedFirst = 64 << 10;
 
-// A count of chunks from one rank to another, which one rank writes, as in a ring of the pair wire.
+// Whose chunks a lane of a stage has: those of one reader, or the same for all ranks.
+enum Readers { kOneReader, kAllRanks };
+
+// Counts of chunks from one rank to another, by the lane's readers, which one rank writes, as in a
+// ring of the pair wire.
 struct alignas(kLineBytes) ChunkSignal {
-  std::atomic<uint64_t> count;
+  std::atomic<uint64_t> counts[2];
 };
 
 // Where peers find a rank's input in a call.
@@ -84,11 +88,14 @@ class SegmentLayout {
   std::byte* stage(int rank) const { return RankBase(rank) + rank_bytes_ - kStageBytes; }
   // The memory for messages between two ranks, behind the memory of all ranks.
   std::byte* pairs() const { return base_ + rank_size_ * rank_bytes_; }
-  // Chunks that `writer` has staged for `reader`; writer == reader: for all ranks.
-  ChunkSignal& produced(int writer, int reader) const { return signals(writer)[reader]; }
+  // Chunks that `writer` has staged for `reader`, or for all ranks: then it is one line, however
+  // many they are.
+  std::atomic<uint64_t>& produced(int writer, int reader, Readers readers) const {
+    return signals(writer)[readers == kAllRanks ? writer : reader].counts[readers];
+  }
   // Chunks of `writer`'s stage that `reader` has read.
-  ChunkSignal& consumed(int writer, int reader) const {
-    return signals(reader)[rank_size_ + writer];
+  std::atomic<uint64_t>& consumed(int writer, int reader, Readers readers) const {
+    return signals(reader)[rank_size_ + writer].counts[readers];
   }
   // Signals of `rank` in fused calls: 2 * rank_size of the operator's, then the backend's own.
   static int NumFusedSignals(int rank_size) { return 3 * rank_size + 1; }
@@ -247,9 +254,10 @@ class Exchange {
 struct StageShape {
   int64_t lane_bytes;
   int64_t chunk_bytes;
+  Readers readers;
   int64_t num_slots() const { return lane_bytes / chunk_bytes; }
 
-  static constexpr StageShape OneLane() { return {kMostLaneBytes, kChunkBytes}; }
+  static constexpr StageShape OneLane() { return {kMostLaneBytes, kChunkBytes, kAllRanks}; }
   static StageShape LanePerPeer(int rank_size);
   // This shape for a call in which one rank has `largest_bytes` of all. If that is most of them,
   // the other ranks have little to do but wait for its chunks, and chunks are shorter.
@@ -270,9 +278,9 @@ void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* sour
 // chunks of earlier calls.
 class StageWriter {
  public:
-  // The readers are the ranks [first_reader, end_reader) except this one.
+  // `reader`: of a lane that not all ranks read.
   StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes,
-              int first_reader, int end_reader);
+              int reader = 0);
 
   bool Done() const { return written_ == num_chunks_; }
   // All bytes before this one have been written, and maybe bytes after it.
@@ -284,11 +292,14 @@ class StageWriter {
 
  private:
   void CountChunk();
-  template <typename Visit>
-  void ForEachReader(Visit&& visit) const {
-    for (int r = first_reader_; r < end_reader_; ++r) {
-      if (r != exchange_->rank()) visit(r);
+  // Whether `holds` is true of every reader.
+  template <typename Holds>
+  bool AllReaders(Holds&& holds) const {
+    if (shape_.readers == kOneReader) return holds(reader_);
+    for (int r = 0; r < exchange_->size(); ++r) {
+      if (r != exchange_->rank() && !holds(r)) return false;
     }
+    return true;
   }
 
   Exchange* exchange_;
@@ -296,8 +307,7 @@ class StageWriter {
   std::byte* lane_;
   const std::byte* source_;
   int64_t bytes_;
-  int first_reader_;
-  int end_reader_;
+  int reader_;
   int64_t num_chunks_;
   int64_t written_ = 0;
 };

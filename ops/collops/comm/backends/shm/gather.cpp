@@ -167,7 +167,7 @@ Status SliceExchange::TakePeers() {
     const int reader = (rank_ + i) % size_;
     if (IsShort(Sent(reader))) continue;
     writers_.emplace_back(exchange_, shape_, StageShape::Lane(rank_, reader), Slice(reader),
-                          Sent(reader), reader, reader + 1);
+                          Sent(reader), reader);
   }
   return Ok();
 }
@@ -194,7 +194,7 @@ Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
 
   std::vector<StageWriter> writers;
   if (exchange->own_place() == InputPlace::kStage) {
-    writers.emplace_back(exchange, shape, 0, call.x, input.bytes, 0, size);
+    writers.emplace_back(exchange, shape, 0, call.x, input.bytes);
   }
   ZeroGaps(call);
   // The own block first, while the peers' signals are on their way; a staged one with its chunks,

@@ -130,10 +130,10 @@ class Slices {
   // other in the order of the ranks, without the slice that no peer reads. All others announce the
   // hull, which may be small too, because slices may overlap.
   bool IsInRecord(int writer) const { return all_bytes_ - Bytes(writer) <= kCallRecordBytes; }
-  int64_t RecordOffset(int writer, int reader) const {
-    int64_t bytes = 0;
-    for (int r = 0; r < reader; ++r) bytes += r == writer ? 0 : Bytes(r);
-    return bytes;
+  // Where the slice for a reader lies there; `before`: the bytes of the slices of the ranks before
+  // the reader.
+  int64_t RecordOffset(int writer, int reader, int64_t before) const {
+    return writer < reader ? before - Bytes(writer) : before;
   }
 
   Exchange* exchange_;
@@ -168,10 +168,12 @@ Status Slices::Announce() const {
 Status Slices::Find(SliceSum* sum) const {
   const int rank = exchange_->rank();
   const int64_t slice_offset = (call_.sdispls[rank] - hull_.begin) * element_bytes_;
+  const int64_t before =
+      std::accumulate(call_.send_counts, call_.send_counts + rank, int64_t{0}) * element_bytes_;
   for (int r = 0; r < size_ && Bytes(rank) > 0; ++r) {
     const std::byte* slice = Slice(rank);
     if (r != rank && IsInRecord(r)) {
-      slice = exchange_->PeerCells(r) + RecordOffset(r, rank);
+      slice = exchange_->PeerCells(r) + RecordOffset(r, rank, before);
     } else if (r != rank) {
       COLLOPS_RETURN_IF_ERROR(exchange_->PeerInput(r, hull_bytes(), &slice));
       if (slice != nullptr) slice += slice_offset;
@@ -182,7 +184,7 @@ Status Slices::Find(SliceSum* sum) const {
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank + i) % size_;
     sum->writers().emplace_back(exchange_, shape_, StageShape::Lane(rank, reader), Slice(reader),
-                                Bytes(reader), reader, reader + 1);
+                                Bytes(reader), reader);
   }
   return Ok();
 }
@@ -204,7 +206,7 @@ Status AllReduceInOneStep(Exchange* exchange, const AllReduceCall& call) {
     sum.SetSlice(r, vector, 0);
   }
   if (exchange->own_place() == InputPlace::kStage) {
-    sum.writers().emplace_back(exchange, kShape, 0, x, bytes, 0, exchange->size());
+    sum.writers().emplace_back(exchange, kShape, 0, x, bytes);
   }
   COLLOPS_RETURN_IF_ERROR(sum.Run(call.output, true, bytes));
   return exchange->End();
