@@ -203,16 +203,16 @@ Status Step::AwaitAll(OnArrival&& on_arrival) {
 
 template <typename OnArrival>
 Status Step::AwaitHeads(bool agrees, OnArrival&& on_arrival) {
-  for (;;) {
-    // Of many ranks most have arrived by now: they cost a look each, and no wait.
-    COLLOPS_RETURN_IF_ERROR(CompareArrived(&agrees, on_arrival));
-    if (awaited_.empty()) return Judge(agrees);
+  while (!awaited_.empty()) {
     int rank = 0;
     const Status came = AwaitNext(&rank);
     if (!came.ok()) return MissingOne(came);
     COLLOPS_RETURN_IF_ERROR(Compare(rank, &agrees));
     COLLOPS_RETURN_IF_ERROR(on_arrival(rank));
+    // Of many ranks most have arrived by now: they cost a look each, and no wait.
+    COLLOPS_RETURN_IF_ERROR(CompareArrived(&agrees, on_arrival));
   }
+  return Judge(agrees);
 }
 
 template <typename OnArrival>
