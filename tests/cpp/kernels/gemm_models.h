@@ -98,15 +98,18 @@ inline thread_local Register sums[2][2];
 inline thread_local Register factors_a[2];
 inline thread_local Register factors_b[2];
 inline thread_local int in_use = 0;
+inline thread_local int64_t begins = 0;
+inline thread_local int64_t products = 0;  // of bfloat16
 
 // Stands in for AmxRegisters, with the sums of tdpbf16ps in Intel's Software Developer's Manual:
 // the 16 first elements of pairs, the 16 second ones, and then both added to the sum so far.
 // Subnormal numbers are kept here.
 struct ArrayRegisters {
-  ArrayRegisters() { ++in_use; }
-  ~ArrayRegisters() { --in_use; }
-  ArrayRegisters(const ArrayRegisters&) = delete;
-  ArrayRegisters& operator=(const ArrayRegisters&) = delete;
+  static void Begin() {
+    ++in_use;
+    ++begins;
+  }
+  static void End() { --in_use; }
 
   template <int kRow>
   static void LoadA(const void* from, int64_t row_bytes) {
@@ -132,6 +135,7 @@ struct ArrayRegisters {
 
   template <int kRow, int kColumn>
   static void MultiplyAdd() {
+    ++products;
     for (int i = 0; i < 16; ++i) {
       for (int j = 0; j < 16; ++j) {
         float pair[2] = {};

@@ -3,6 +3,7 @@
 // every cut.
 #include "collops/kernels/gemm/gemm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -72,6 +73,43 @@ std::vector<Way> Ways() {
   }
   return ways;
 }
+
+// The model of tiles, which counts the elements of the weight that it packs: all, the most without
+// a product in between, and those in small pieces.
+namespace counted {
+
+int64_t packed = 0;
+int64_t at_once = 0;
+int64_t most_at_once = 0;
+int64_t beside = 0;
+int64_t products_before = 0;
+
+void Note(int64_t elements) {
+  if (products_before != gemm_models::products) at_once = 0;
+  products_before = gemm_models::products;
+  packed += elements;
+  at_once += elements;
+  most_at_once = std::max(most_at_once, at_once);
+  if (at_once <= 32 * kTilesColumns) beside += elements;
+}
+
+constexpr GemmKernels Table() {
+  GemmKernels kernels = gemm_models::kTiles;
+  kernels.pack_columns = [](const void* source, int64_t ld, int64_t rows, int64_t k,
+                            uint32_t* panel) {
+    Note(rows * k);
+    gemm_models::kTiles.pack_columns(source, ld, rows, k, panel);
+  };
+  kernels.pack_straight = [](const void* source, int64_t ld, int64_t k, int64_t columns,
+                             int64_t panel_units, uint32_t* panels) {
+    Note(columns * k);
+    gemm_models::kTiles.pack_straight(source, ld, k, columns, panel_units, panels);
+  };
+  return kernels;
+}
+constexpr GemmKernels kTiles = Table();
+
+}  // namespace counted
 
 std::string Describe(const Way& way, const Shape& shape) {
   return collops::Concat(collops::Name(way.dtype), way.trans_weight ? " trans " : " plain ",
@@ -188,16 +226,38 @@ TEST(IntegersAreExactAtTheEdgesOfBlocks) {
 TEST(TheCutDoesNotMatter) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  const Shape shape = {41, 529, 395};
-  const Factors factors(shape, [&] { return normal(random); });
-  for (const Way& way : Ways()) {
-    const std::vector<float> whole = InOnePiece(way, shape, factors);
-    for (int i = 0; i < 4; ++i) {
-      const Cut cut = {i == 0 ? nullptr : &random, i % 2 == 0, i == 3};
-      std::vector<float> pieces;
-      EXPECT_TRUE(Product(way.Plan(shape), factors.x, factors.Weight(way), cut, &pieces));
-      if (SameBits(whole, pieces)) continue;
-      check::Fail(__FILE__, __LINE__, Describe(way, shape) + ": the cut changes bits");
+  for (const Shape& shape : {Shape{41, 529, 395}, Shape{290, 529, 100}}) {
+    const Factors factors(shape, [&] { return normal(random); });
+    for (const Way& way : Ways()) {
+      const std::vector<float> whole = InOnePiece(way, shape, factors);
+      for (int i = 0; i < 6; ++i) {
+        const Cut cut = {i == 0 ? nullptr : &random, i % 2 == 0, i == 3, i > 3};
+        std::vector<float> pieces;
+        EXPECT_TRUE(Product(way.Plan(shape), factors.x, factors.Weight(way), cut, &pieces));
+        if (SameBits(whole, pieces)) continue;
+        check::Fail(__FILE__, __LINE__, Describe(way, shape) + ": the cut changes bits");
+      }
+    }
+  }
+}
+
+// Each element of the weight is packed once for all rows, and all but the first panel of a block in
+// pieces of what two registers hold, between the steps of a product.
+TEST(TilesPackBesideTheProduct) {
+  std::mt19937 random(11);
+  const Shape shape = {290, 1100, 200};
+  const Factors factors(shape, SmallIntegers(random));
+  const std::vector<float> expected = PlainLoop(factors);
+  for (const bool trans_weight : {false, true}) {
+    const Way way = {Isa::kPortable, true, DType::kBFloat16, trans_weight, &counted::kTiles};
+    for (const Cut& cut : {Cut{}, Cut{&random, false, false, true}}) {
+      counted::packed = counted::at_once = counted::most_at_once = counted::beside = 0;
+      gemm_models::begins = 0;
+      EXPECT_TRUE(SameBits(InOnePiece(way, shape, factors, cut), expected));
+      EXPECT_EQ(counted::packed, shape.k * shape.n);
+      EXPECT_EQ(counted::most_at_once, 512 * kTilesColumns);
+      EXPECT_TRUE(counted::beside >= shape.k * (shape.n - kTilesColumns));
+      EXPECT_EQ(gemm_models::begins, way.Plan(shape).num_k_blocks());
     }
   }
 }
@@ -277,7 +337,8 @@ TEST(ThreadsDoNotMatter) {
     // Two share the columns alone; panels that do not divide are packed first, by all threads.
     for (const int threads : {2, 3, 7}) {
       ForceNumThreads(threads);
-      if (!SameBits(one, InOnePiece(way, shape, factors))) {
+      for (const Cut& cut : {Cut{}, Cut{&random, false, false, true}}) {
+        if (SameBits(one, InOnePiece(way, shape, factors, cut))) continue;
         check::Fail(__FILE__, __LINE__, Describe(way, shape) + ": threads change bits");
       }
     }

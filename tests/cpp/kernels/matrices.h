@@ -84,6 +84,7 @@ struct Cut {
   std::mt19937* random = nullptr;
   bool packed_before = false;
   bool in_passing = false;  // use MultiplyFewRows() for all rows that fit into one panel
+  bool together = false;    // the pieces of rows are groups of one product
 };
 
 // Ends of pieces of [0, size): multiples of `step`, except the last.
@@ -164,25 +165,39 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
     Panels pack_scratch(PackWeightScratchBytes(plan));
     PackWeight(plan, w.data, w.ld, pack_scratch.data(), packed.data());
   }
-  int64_t first = 0;
-  for (const int64_t end : Ends(x.rows, 1, cut)) {
-    TileScale scale = tile_scale;
-    if (scale.token_scale != nullptr) scale.token_scale += first;
-    Panels panels(PackedRowsBytes(plan, end - first));
-    PackGroup(plan, stored_x, first, end - first, cut, panels.data());
+  struct Piece {
+    int64_t first;
+    int64_t rows;
+    Panels panels;
+  };
+  std::vector<Piece> pieces;
+  const auto multiply = [&] {
     for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
-      const RowGroup group = {panels.data(), end - first, sums.From(first, plan.StripBegin(strip)),
-                              scale};
-      if (cut.in_passing && AreFewRows(plan, end - first)) {
-        MultiplyFewRows(plan, w, strip, group, scratch.data());
+      std::vector<RowGroup> groups;
+      for (Piece& piece : pieces) {
+        TileScale scale = tile_scale;
+        if (scale.token_scale != nullptr) scale.token_scale += piece.first;
+        groups.push_back({piece.panels.data(), piece.rows,
+                          sums.From(piece.first, plan.StripBegin(strip)), scale});
+      }
+      if (cut.in_passing && pieces.size() == 1 && AreFewRows(plan, groups[0].rows)) {
+        MultiplyFewRows(plan, w, strip, groups[0], scratch.data());
         continue;
       }
       for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
-        MultiplyBlock(plan, w, strip, k_block, &group, 1, scratch.data());
+        MultiplyBlock(plan, w, strip, k_block, groups.data(), groups.size(), scratch.data());
       }
     }
+    pieces.clear();
+  };
+  int64_t first = 0;
+  for (const int64_t end : Ends(x.rows, 1, cut)) {
+    pieces.push_back({first, end - first, Panels(PackedRowsBytes(plan, end - first))});
+    PackGroup(plan, stored_x, first, end - first, cut, pieces.back().panels.data());
+    if (!cut.together) multiply();
     first = end;
   }
+  if (cut.together) multiply();
   return sums.Take(product);
 }
 

@@ -354,11 +354,10 @@ int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
   return units * PackedUnitBytes(plan);
 }
 
-// The rows in memory from which columns [begin, end) of the block behind (strip, k_block) are made.
-NextWeight NextColumns(const GemmPlan& plan, const Weight& weight, int64_t strip, int64_t k_block,
-                       int64_t begin, int64_t end) {
+// Where columns [begin, end) of a block are in memory.
+NextMemory ColumnsOf(const GemmPlan& plan, const Weight& weight, int64_t strip, int64_t k_block,
+                     int64_t begin, int64_t end) {
   constexpr int64_t kPageBytes = 4096;
-  if (!NextBlock(plan, &strip, &k_block)) return {};
   end = std::min(end, plan.StripColumns(strip));
   if (begin >= end) return {};
   const KBlock& of_k = plan.Block(k_block);
@@ -376,8 +375,15 @@ NextWeight NextColumns(const GemmPlan& plan, const Weight& weight, int64_t strip
   return {first, of_k.size, (end - begin) * item, weight.ld * item};
 }
 
+// The same of the block behind (strip, k_block).
+NextMemory NextColumns(const GemmPlan& plan, const Weight& weight, int64_t strip, int64_t k_block,
+                       int64_t begin, int64_t end) {
+  if (!NextBlock(plan, &strip, &k_block)) return {};
+  return ColumnsOf(plan, weight, strip, k_block, begin, end);
+}
+
 // What rows [begin, end) of `all_rows` fetch of it.
-NextWeight ShareOf(const NextWeight& next, int64_t begin, int64_t end, int64_t all_rows) {
+NextMemory ShareOf(const NextMemory& next, int64_t begin, int64_t end, int64_t all_rows) {
   const int64_t first = next.rows * begin / all_rows;
   return {static_cast<const char*>(next.first) + first * next.ld_bytes,
           next.rows * end / all_rows - first, next.row_bytes, next.ld_bytes};
@@ -393,6 +399,78 @@ constexpr int64_t kLeastFetchingRows = 5;
 
 // Every thread packs and multiplies the same number of panels, but for so much.
 constexpr double kMostUneven = 1.1;
+
+// While it lives, its thread may multiply.
+class UseOfKernels {
+ public:
+  explicit UseOfKernels(const GemmPlan& plan) : kernels_(*plan.kernels) {
+    if (kernels_.begin != nullptr) kernels_.begin();
+  }
+  ~UseOfKernels() {
+    if (kernels_.end != nullptr) kernels_.end();
+  }
+  UseOfKernels(const UseOfKernels&) = delete;
+  UseOfKernels& operator=(const UseOfKernels&) = delete;
+
+ private:
+  const GemmKernels& kernels_;
+};
+
+// Packs columns [begin, end) of a block of the weight, one panel while the one before it is
+// multiplied: the arithmetic of tile registers and that of vectors overlap.
+class PackingOfBlock final : public PanelPacking {
+ public:
+  PackingOfBlock(const GemmPlan& plan, const Weight& weight, int64_t strip, const KBlock& of_k,
+                 int64_t begin, int64_t end, uint32_t* scratch)
+      : plan_(plan),
+        weight_(weight),
+        first_(plan.StripBegin(strip)),
+        of_k_(of_k),
+        units_(Units(plan, of_k.size)),
+        // Squares of an int8 weight have 64 rows of k, as many as two of bfloat16.
+        piece_units_((plan.widens_weight ? 2 : 1) * plan.kernels->unit_step),
+        end_(end),
+        scratch_(scratch),
+        column_(begin) {}
+
+  // Makes the panel of `column` whole; the next is packed during so many steps.
+  void Begin(int64_t column, int64_t steps) {
+    while (column_ < end_ && column_ <= column) PackPiece();
+    due_ = column + plan_.kernels->column_tile;
+    every_ = std::max<int64_t>(steps / std::max<int64_t>(CeilDiv(units_, piece_units_), 1), 1);
+    Wait();
+  }
+
+  void PackPiece() override {
+    const int64_t tile = plan_.kernels->column_tile;
+    const int64_t done = unit_ * plan_.kernels->k_per_unit;
+    const int64_t size = std::min(piece_units_ * plan_.kernels->k_per_unit, of_k_.size - done);
+    PackWeightPart(plan_, weight_, first_ + column_, std::min(tile, end_ - column_),
+                   of_k_.begin + done, size, scratch_ + column_ * units_ + unit_ * tile);
+    unit_ += piece_units_;
+    if (unit_ >= units_) {
+      unit_ = 0;
+      column_ += tile;
+    }
+    Wait();
+  }
+
+ private:
+  void Wait() { steps_left = column_ < end_ && column_ <= due_ ? every_ : 0; }
+
+  const GemmPlan& plan_;
+  const Weight& weight_;
+  const int64_t first_;  // column of the strip
+  const KBlock& of_k_;
+  const int64_t units_;
+  const int64_t piece_units_;
+  const int64_t end_;
+  uint32_t* const scratch_;
+  int64_t column_;  // of the panel that is being packed
+  int64_t unit_ = 0;
+  int64_t due_ = 0;  // the last panel that may be packed now
+  int64_t every_ = 1;
+};
 
 // The product of all groups and one block of the weight.
 class BlockProduct {
@@ -433,14 +511,87 @@ class BlockProduct {
       ParallelFor(static_cast<int>(parts), [&](int part) { Load(column(part), column(part + 1)); });
     }
     ParallelFor(static_cast<int>(CeilDiv(all_rows_, kPartRows)), [&](int part) {
-      MultiplyRows(part * kPartRows, std::min((part + 1) * kPartRows, all_rows_), 0, columns_);
+      const UseOfKernels use(plan_);
+      MultiplyAndFetch(part * kPartRows, std::min((part + 1) * kPartRows, all_rows_), 0, columns_);
     });
   }
 
  private:
   void RunColumns(int64_t begin, int64_t end) const {
+    const UseOfKernels use(plan_);
+    if (plan_.kernels->cached_rows > 0) return RunPanels(begin, end);
     if (loads_) Load(begin, end);
-    MultiplyRows(0, all_rows_, begin, end);
+    MultiplyAndFetch(0, all_rows_, begin, end);
+  }
+
+  // Some rows after others, each by one panel after the other. A plain weight is packed while the
+  // first rows are multiplied, and what is packed next but one is fetched.
+  void RunPanels(int64_t begin, int64_t end) const {
+    const GemmKernels& kernels = *plan_.kernels;
+    const int64_t tile = kernels.column_tile;
+    const int64_t height = 2 * kernels.row_tile;  // of a step
+    const int64_t panels = CeilDiv(end - begin, tile);
+    const int64_t ahead = std::min<int64_t>(panels, 2);
+    const int64_t passes = std::max<int64_t>(CeilDiv(all_rows_, kernels.cached_rows), 1);
+    const int64_t rows = RoundUp(CeilDiv(all_rows_, passes), height);
+    PackingOfBlock packing(plan_, weight_, strip_, of_k_, begin, end, scratch_);
+    for (int64_t row = 0; row < all_rows_; row += rows) {
+      const int64_t row_end = std::min(row + rows, all_rows_);
+      const bool packs = loads_ && row == 0;
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        const int64_t column = begin + panel * tile;
+        Meanwhile all;
+        if (packs) {
+          packing.Begin(column, CeilDiv(row_end, height) * (units_ / kernels.unit_step));
+          all.packing = &packing;
+          const int64_t first = column + ahead * tile;
+          all.weight =
+              first < end
+                  ? ColumnsOf(plan_, weight_, strip_, k_block_, first, std::min(first + tile, end))
+                  : Next(first - panels * tile, std::min(first - panels * tile + tile, end));
+        } else if (!loads_) {
+          all.weight = Next(column, std::min(column + tile, end));
+        }
+        MultiplyRows(
+            row, row_end, column, std::min(column + tile, end), [&](int64_t from, int64_t to) {
+              const int64_t done = panel * (row_end - row) + from - row;
+              return Meanwhile{ShareOf(all.weight, from, to, packs ? row_end : all_rows_),
+                               NextRows(row_end, rows, done, to - from, panels * (row_end - row)),
+                               all.packing};
+            });
+      }
+    }
+  }
+
+  // Of up to `rows` rows that are multiplied after those before `row_end`, the part that `count` of
+  // `all` fetch, after `done` of them.
+  NextMemory NextRows(int64_t row_end, int64_t rows, int64_t done, int64_t count,
+                      int64_t all) const {
+    int64_t strip = strip_;
+    int64_t k_block = k_block_;
+    int64_t first = row_end;
+    if (row_end == all_rows_) {
+      if (!NextBlock(plan_, &strip, &k_block)) return {};
+      first = 0;
+    }
+    const int64_t size = std::min(rows, all_rows_ - first);
+    int64_t begin = first + size * done / all;
+    int64_t end = first + size * (done + count) / all;
+    const RowGroup* group = groups_;
+    for (; begin >= group->rows; ++group) {
+      begin -= group->rows;
+      end -= group->rows;
+    }
+    const int64_t units = Units(plan_, plan_.Block(k_block).size);
+    return {static_cast<const uint32_t*>(group->panels) + BlockOffset(plan_, group->rows, k_block) +
+                begin * units,
+            1, (std::min(end, group->rows) - begin) * units * kUnitBytes, 0};
+  }
+
+  // Where columns [begin, end) of the next block are in memory, if that is worth fetching.
+  NextMemory Next(int64_t begin, int64_t end) const {
+    if (all_rows_ < kLeastFetchingRows) return {};
+    return NextColumns(plan_, weight_, strip_, k_block_, begin, end);
   }
 
   const void* Packed(int64_t column) const {
@@ -460,28 +611,40 @@ class BlockProduct {
                                       to);
   }
 
-  // Rows [begin, end) of all groups, one behind the other.
-  void MultiplyRows(int64_t begin, int64_t end, int64_t column, int64_t column_end) const {
-    NextWeight next;
-    if (all_rows_ >= kLeastFetchingRows) {
-      next = NextColumns(plan_, weight_, strip_, k_block_, column, column_end);
-    }
+  void MultiplyAndFetch(int64_t begin, int64_t end, int64_t column, int64_t column_end) const {
+    const NextMemory next = Next(column, column_end);
+    MultiplyRows(begin, end, column, column_end, [&](int64_t from, int64_t to) {
+      return Meanwhile{ShareOf(next, from, to, all_rows_)};
+    });
+  }
+
+  // Rows [begin, end) of all groups, one behind the other, from whole panels on; `meanwhile` tells
+  // what some rows do.
+  template <typename Besides>
+  void MultiplyRows(int64_t begin, int64_t end, int64_t column, int64_t column_end,
+                    const Besides& meanwhile) const {
     int64_t first = 0;
     for (size_t g = 0; g < num_groups_ && first < end; first += groups_[g++].rows) {
-      const int64_t from = std::max(begin, first);
-      const int64_t to = std::min(end, first + groups_[g].rows);
+      const int64_t from = first + PanelIn(groups_[g], begin - first);
+      const int64_t to = first + PanelIn(groups_[g], end - first);
       if (from >= to) continue;
       Multiply(groups_[g], {from - first, to - from, column, column_end - column},
-               ShareOf(next, from, to, all_rows_));
+               meanwhile(from, to));
     }
   }
 
-  void Multiply(const RowGroup& group, const TilePart& part, const NextWeight& next) const {
+  // The first panel of a group from a row on.
+  int64_t PanelIn(const RowGroup& group, int64_t row) const {
+    return std::min(RoundUp(std::max<int64_t>(row, 0), plan_.row_tile), group.rows);
+  }
+
+  void Multiply(const RowGroup& group, const TilePart& part, const Meanwhile& meanwhile) const {
     const uint32_t* const a = static_cast<const uint32_t*>(group.panels) +
                               BlockOffset(plan_, group.rows, k_block_) + part.row * units_;
     float* const c = group.c.Of(plan_, of_k_.tile) + part.row * group.c.ld + part.column;
     const auto run = [&](const auto* panels, auto* kernel) {
-      kernel(a, part.rows, panels, part.columns, units_, of_k_.begins_sum, c, group.c.ld, next);
+      kernel(a, part.rows, panels, part.columns, units_, of_k_.begins_sum, c, group.c.ld,
+             meanwhile);
     };
     if (loads_) {
       run(scratch_ + part.column * units_, plan_.kernels->multiply);
@@ -558,6 +721,7 @@ void MultiplyFewRows(const GemmPlan& plan, const Weight& weight, int64_t strip,
   const bool shares = bytes >= kLeastSharedWeight && NumThreads() > 1;
   const int64_t parts = shares ? std::min<int64_t>(tiles, NumThreads()) : 1;
   const auto run = [&](int64_t part) {
+    const UseOfKernels use(plan);
     const int64_t begin = tiles * part / parts * kernels.column_tile;
     const int64_t end = std::min(tiles * (part + 1) / parts * kernels.column_tile, columns);
     const int64_t width = plan.trans_weight ? kernels.column_tile : end - begin;

@@ -12,14 +12,12 @@ namespace {
 // Sums in the registers 0 to 3, A in 4 and 5, B in 6 and 7. The numbers are parts of instructions,
 // which gcc's macros paste: hence the branches.
 struct AmxRegisters {
-  AmxRegisters() {
+  static void Begin() {
     static constexpr TileConfig kConfig;
     _tile_loadconfig(&kConfig);
   }
   // Without tiles in use, the system saves less when it switches threads.
-  ~AmxRegisters() { _tile_release(); }
-  AmxRegisters(const AmxRegisters&) = delete;
-  AmxRegisters& operator=(const AmxRegisters&) = delete;
+  static void End() { _tile_release(); }
 
   template <int kRow>
   static void LoadA(const void* from, int64_t row_bytes) {

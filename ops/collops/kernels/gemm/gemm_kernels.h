@@ -25,11 +25,29 @@ struct ByteWeight {
 };
 
 // Memory to prefetch: rows of row_bytes bytes, ld_bytes apart.
-struct NextWeight {
+struct NextMemory {
   const void* first = nullptr;
   int64_t rows = 0;
   int64_t row_bytes = 0;
   int64_t ld_bytes = 0;
+};
+
+// Packs a panel of the weight in pieces, while another is multiplied.
+class PanelPacking {
+ public:
+  virtual void PackPiece() = 0;
+  int64_t steps_left = 0;  // of the product before the next piece
+
+ protected:
+  ~PanelPacking() = default;
+};
+
+// What a product does besides: it fetches the weight that comes next. Kernels with cached_rows also
+// fetch the panels of rows that come next, and pack.
+struct Meanwhile {
+  NextMemory weight = {};
+  NextMemory rows = {};
+  PanelPacking* packing = nullptr;
 };
 
 // A weight that is kept packed as 16-bit numbers, which products widen to float32: half the memory
@@ -41,7 +59,7 @@ struct HalfWeight {
 
   // As GemmKernels::multiply, and widens in passing.
   void (*multiply)(const uint32_t* a, int64_t rows, const uint16_t* b, int64_t columns,
-                   int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next);
+                   int64_t units, bool first, float* c, int64_t ldc, const Meanwhile& meanwhile);
 };
 
 // The kernels of a product for one dtype on one instruction set. Panels hold 32-bit units: one
@@ -68,9 +86,9 @@ struct GemmKernels {
                         int64_t panel_units, uint32_t* panels);
 
   // c[rows, columns] = (first ? 0 : c) + a * b: panels of row_tile rows and of column_tile columns,
-  // each of `units` units. Meanwhile `next` is fetched. Of int8, c is int32.
+  // each of `units` units. Of int8, c is int32.
   void (*multiply)(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
-                   int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next);
+                   int64_t units, bool first, float* c, int64_t ldc, const Meanwhile& meanwhile);
 
   const HalfWeight* half_weight;  // null if a packed weight is kept in units
 
@@ -80,6 +98,14 @@ struct GemmKernels {
   // Of floating point: as pack_straight, of an int8 weight, whose numbers become elements of the
   // rows' dtype on the way (WeightScale).
   void (*pack_bytes)(const ByteWeight& weight, int64_t panel_units, uint32_t* panels);
+
+  // Of kernels that multiply so fast that packing counts: rows that are multiplied by one panel of
+  // the weight after the other, and stay in a second-level cache meanwhile. 0: any rows by a block.
+  int64_t cached_rows = 0;
+
+  // Before a thread's calls of `multiply`, and after them; null: nothing to do.
+  void (*begin)() = nullptr;
+  void (*end)() = nullptr;
 };
 
 // The kernels of one instruction set for float32, bfloat16, float16 and int8; null for other

@@ -222,13 +222,13 @@ void MultiplyRows(const uint32_t* a, int64_t rows, const typename Columns::Unit*
 // GemmKernels::multiply, and HalfWeight::multiply.
 template <typename Machine, typename Columns>
 void Multiply(const uint32_t* a, int64_t rows, const typename Columns::Unit* b, int64_t columns,
-              int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next) {
+              int64_t units, bool first, float* c, int64_t ldc, const Meanwhile& meanwhile) {
   Fetches fetches;
-  fetches.weight = Ahead(next.first, next.rows, next.row_bytes, next.ld_bytes);
+  fetches.weight = FetchAhead(meanwhile.weight);
   const int64_t tiles = ((rows + Machine::kRowTile - 1) / Machine::kRowTile) *
                         ((columns + Machine::kColumnTile - 1) / Machine::kColumnTile);
   const int64_t steps = std::max<int64_t>(tiles * ((units + kStepUnits - 1) / kStepUnits), 1);
-  fetches.weight_lines = (fetches.weight.num_lines() + steps - 1) / steps;
+  fetches.weight_lines = LinesOfStep(fetches.weight, steps);
   for (int64_t row = 0; row < rows; row += kCachedRows) {
     const int64_t height = std::min(kCachedRows, rows - row);
     const int64_t next_height = std::min(kCachedRows, rows - row - height);

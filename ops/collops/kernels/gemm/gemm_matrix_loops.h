@@ -269,14 +269,14 @@ constexpr GemmKernels kInt8BlockKernels =
 // with row and column 0 or 1, and two for each factor, A(row) and B(column):
 // - LoadA<row>, LoadB<column>, LoadC<row, column>(address, bytes from row to row), StoreC;
 // - Zero<row, column>() sets sums, MultiplyAdd<row, column>() adds A(row) times B(column);
-// - while a `Registers` lives, they may be used on its thread.
+// - a thread may use them between Begin() and End().
 // Panels of rows are [units / 16][16 rows][16 units], so that a register is 1 KiB of memory; panels
 // of the weight are [units][32], of which two registers are made.
 constexpr int64_t kTileSide = 16;
 constexpr int64_t kTilesColumns = 2 * kTileSide;  // of a panel of the weight
 
-// With 32 columns of the weight 32 KiB, which stay in a first-level cache of 48 KiB while the rows
-// of A pass by.
+// With 32 columns of the weight 32 KiB, and as much of 32 rows of A, which pass by: more than a
+// first-level cache of 48 KiB keeps. Shorter blocks would fit, but load and store sums more often.
 constexpr int64_t kTilesBlockUnits = 256;
 
 constexpr int64_t kTileRowBytes = kTileSide * 4;
@@ -337,13 +337,31 @@ constexpr auto BytesOfTiles() -> decltype(GemmKernels::pack_bytes) {
   }
 }
 
+// What is done between the steps of a product: some lines of each are fetched, and pieces packed.
+struct BesideTiles {
+  Ahead weight;
+  Ahead rows;
+  Ahead sums;  // where the next tile's sums are
+  int64_t weight_lines = 0;
+  int64_t rows_lines = 0;
+  int64_t sums_lines = 0;
+  PanelPacking* packing = nullptr;
+
+  [[gnu::always_inline]] void Step() {
+    weight.Fetch(weight_lines);
+    rows.Fetch(rows_lines);
+    sums.Fetch(sums_lines);
+    if (packing != nullptr && --packing->steps_left == 0) packing->PackPiece();
+  }
+};
+
 // The sums of up to two by two registers.
 template <typename Registers, int kRows, int kColumns>
 class TileSums {
  public:
   // Two panels of rows are `units` * 16 apart.
   static void Run(const uint32_t* a, const uint32_t* b, int64_t units, bool first, float* c,
-                  int64_t ldc, Fetches* fetches) {
+                  int64_t ldc, BesideTiles* beside) {
     ForEach([&](auto row, auto column) {
       if (first) {
         Registers::template Zero<row, column>();
@@ -352,7 +370,7 @@ class TileSums {
       }
     });
     for (int64_t unit = 0; unit < units; unit += kTileSide) {
-      fetches->Step();
+      beside->Step();
       const uint32_t* const rows = a + unit * kTileSide;
       const uint32_t* const columns = b + unit * kTilesColumns;
       Registers::template LoadA<0>(rows, kTileRowBytes);
@@ -392,53 +410,57 @@ class TileSums {
 // Up to 32 rows and 32 columns.
 template <typename Registers>
 void MultiplyTiles(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
-                   int64_t units, bool first, float* c, int64_t ldc, Fetches* fetches) {
+                   int64_t units, bool first, float* c, int64_t ldc, BesideTiles* beside) {
   const bool two_rows = rows > kTileSide;
   const bool two_columns = columns > kTileSide;
   const auto run =
       two_rows ? (two_columns ? &TileSums<Registers, 2, 2>::Run : &TileSums<Registers, 2, 1>::Run)
                : (two_columns ? &TileSums<Registers, 1, 2>::Run : &TileSums<Registers, 1, 1>::Run);
   if (rows % kTileSide == 0 && columns % kTileSide == 0) {
-    return run(a, b, units, first, c, ldc, fetches);
+    return run(a, b, units, first, c, ldc, beside);
   }
   float copy[2 * kTileSide * kTilesColumns] = {};
   const size_t bytes = static_cast<size_t>(columns) * sizeof(float);
   for (int64_t i = 0; i < rows && !first; ++i) {
     std::memcpy(copy + i * kTilesColumns, c + i * ldc, bytes);
   }
-  run(a, b, units, first, copy, kTilesColumns, fetches);
+  run(a, b, units, first, copy, kTilesColumns, beside);
   for (int64_t i = 0; i < rows; ++i) {
     std::memcpy(c + i * ldc, copy + i * kTilesColumns, bytes);
   }
 }
 
-// Rows that are multiplied at a time: their panels, 512 KiB, stay in a second-level cache of 2 MiB
-// beside the block of the weight.
-constexpr int64_t kTilesCachedRows = 512;
+// GemmKernels::cached_rows: their panels, 256 KiB, and those that are fetched meanwhile stay in a
+// second-level cache of 2 MiB beside the panels of the weight and the sums, also where two threads
+// of a core share it.
+constexpr int64_t kTilesCachedRows = 256;
 
 // GemmKernels::multiply.
 template <typename Registers>
 void MultiplyByTiles(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
-                     int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next) {
+                     int64_t units, bool first, float* c, int64_t ldc, const Meanwhile& meanwhile) {
   constexpr int64_t kHeight = 2 * kTileSide;
-  const Registers registers;
-  Fetches fetches;
-  fetches.weight = Ahead(next.first, next.rows, next.row_bytes, next.ld_bytes);
   const int64_t tiles =
       ((rows + kHeight - 1) / kHeight) * ((columns + kTilesColumns - 1) / kTilesColumns);
-  const int64_t steps = std::max<int64_t>(tiles * (units / kTileSide), 1);
-  fetches.weight_lines = (fetches.weight.num_lines() + steps - 1) / steps;
-  for (int64_t row = 0; row < rows; row += kTilesCachedRows) {
-    const int64_t end = std::min(row + kTilesCachedRows, rows);
-    for (int64_t j = 0; j < columns; j += kTilesColumns) {
-      const int64_t width = std::min(kTilesColumns, columns - j);
-      for (int64_t i = row; i < end; i += kHeight) {
-        const int64_t height = std::min(kHeight, end - i);
-        const int64_t next_height = std::min(kHeight, end - i - height);
-        fetches.sums = Ahead(c + (i + height) * ldc + j, next_height, width * 4, ldc * 4);
-        MultiplyTiles<Registers>(a + i * units, height, b + j * units, width, units, first,
-                                 c + i * ldc + j, ldc, &fetches);
-      }
+  const int64_t steps_of_tile = std::max<int64_t>(units / kTileSide, 1);
+  const int64_t steps = std::max<int64_t>(tiles, 1) * steps_of_tile;
+  BesideTiles beside;
+  beside.weight = FetchAhead(meanwhile.weight);
+  beside.weight_lines = LinesOfStep(beside.weight, steps);
+  beside.rows = FetchAhead(meanwhile.rows);
+  beside.rows_lines = LinesOfStep(beside.rows, steps);
+  beside.packing = meanwhile.packing;
+  for (int64_t j = 0; j < columns; j += kTilesColumns) {
+    const int64_t width = std::min(kTilesColumns, columns - j);
+    for (int64_t i = 0; i < rows; i += kHeight) {
+      const int64_t height = std::min(kHeight, rows - i);
+      const bool last = i + height == rows;
+      const int64_t next_height = std::min(kHeight, last ? rows : rows - i - height);
+      beside.sums = Ahead(last ? c + j + kTilesColumns : c + (i + height) * ldc + j, next_height,
+                          width * 4, ldc * 4);
+      beside.sums_lines = LinesOfStep(beside.sums, steps_of_tile);
+      MultiplyTiles<Registers>(a + i * units, height, b + j * units, width, units, first,
+                               c + i * ldc + j, ldc, &beside);
     }
   }
 }
@@ -458,7 +480,10 @@ constexpr GemmKernels TileKernels() {
           &MultiplyByTiles<Registers>,
           nullptr,
           nullptr,
-          BytesOfTiles<Machine, Rounding>()};
+          BytesOfTiles<Machine, Rounding>(),
+          kTilesCachedRows,
+          &Registers::Begin,
+          &Registers::End};
 }
 
 }  // namespace

@@ -32,15 +32,22 @@ class Ahead {
   int64_t num_lines() const { return rows_ * ((row_bytes_ + kLineBytes - 1) / kLineBytes); }
 
   [[gnu::always_inline]] void Fetch(int64_t lines) {
-    for (; lines > 0 && rows_ > 0; --lines) {
-      __builtin_prefetch(row_ + done_, 0, 2);
-      done_ += kLineBytes;
-      if (done_ >= row_bytes_) {
-        done_ = 0;
-        row_ += ld_bytes_;
-        --rows_;
+    // In registers: the compiler takes a prefetch for a use of all memory.
+    const char* row = row_;
+    int64_t rows = rows_;
+    int64_t done = done_;
+    for (; lines > 0 && rows > 0; --lines) {
+      __builtin_prefetch(row + done, 0, 2);
+      done += kLineBytes;
+      if (done >= row_bytes_) {
+        done = 0;
+        row += ld_bytes_;
+        --rows;
       }
     }
+    row_ = row;
+    rows_ = rows;
+    done_ = done;
   }
 
  private:
@@ -64,6 +71,15 @@ struct Fetches {
     sums.Fetch(3);
   }
 };
+
+inline Ahead FetchAhead(const NextMemory& next) {
+  return {next.first, next.rows, next.row_bytes, next.ld_bytes};
+}
+
+// Lines that each of `steps` steps fetches.
+inline int64_t LinesOfStep(const Ahead& ahead, int64_t steps) {
+  return (ahead.num_lines() + steps - 1) / steps;
+}
 
 template <typename Machine>
 using Units = Vector<uint32_t, Machine::kVectorBytes>;
@@ -315,13 +331,17 @@ void PackTransposed(const void* source, int64_t ld, int64_t rows, int64_t k, uin
   constexpr int64_t kBytes = kSide * Element::kBytes;
   const int64_t ld_bytes = ld * Element::kElementBytes;
   const int64_t row_bytes = k * Element::kElementBytes;
+  // Who packs a square at a time has fetched it.
+  const bool fetches = row_bytes > kBytes;
   for (int64_t i = 0; i < kTile; i += kSide) {
     const char* const row = static_cast<const char*>(source) + i * ld_bytes;
     uint32_t* out = panel + i;
     int64_t done = 0;
     if (rows - i >= kRows) {
       for (; row_bytes - done >= kBytes; done += kBytes, out += kSide * kTile) {
-        for (int64_t j = 0; j < kRows; ++j) Prefetch(row + j * ld_bytes + done + kRowAhead);
+        for (int64_t j = 0; fetches && j < kRows; ++j) {
+          Prefetch(row + j * ld_bytes + done + kRowAhead);
+        }
         PackSquare<Machine, Element, kTile>(row + done, ld_bytes, out);
       }
     }
