@@ -29,7 +29,7 @@ std::shared_ptr<collops::Communicator> Make(const collops::JobIdentity& job, int
   spec.tuning = tuning;
   return std::make_shared<collops::shm::ShmCommunicator>(
       std::make_shared<collops::control::Control>(spec, job,
-                                                  collops::shm::SegmentLayout::Bytes(rank_size)));
+                                                  collops::shm::SegmentLayout::Shape(rank_size)));
 }
 
 void Event::Set(size_t times) const {

@@ -119,7 +119,7 @@ bool ReadNews(const std::string& input) {
 }
 
 std::vector<std::string> MeetingCorpus() {
-  const Hello hello = {1, 2, 77, {}, {}};
+  const Hello hello = {1, 2, 77, {}, {}, {1, 0}};
   return {
       TextOf(hello.frame()),
       TextOf(control::LocalVerdictFrame(Error(ERROR_TIMEOUT, "a reason"), 2)),

@@ -7,6 +7,7 @@
 
 #include "collops/comm/agreement.h"
 #include "collops/comm/control/roll_call.h"
+#include "collops/comm/control/segment.h"
 #include "collops/comm/control/signals.h"
 #include "collops/core/status.h"
 
@@ -124,6 +125,9 @@ class Board {
         agreement_bytes_(Agreement::EncodedBytes(rank_size)) {}
 
   static int64_t Bytes(int rank_size);
+  static SegmentShape Shape(int rank_size) {
+    return {Bytes(rank_size), {{kPageBytes, RankBytes(rank_size)}}};
+  }
 
   GroupState& group() const { return *reinterpret_cast<GroupState*>(base_); }
   Member& member(int rank) const { return *reinterpret_cast<Member*>(RankBase(rank)); }

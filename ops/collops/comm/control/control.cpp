@@ -45,9 +45,15 @@ Status CheckSize(const GroupSpec& spec, Reach reach) {
   return Ok();
 }
 
+SegmentShape SegmentOf(const GroupSpec& spec, const SegmentShape& of_backend) {
+  SegmentShape segment = Board::Shape(spec.rank_size);
+  segment.Append(of_backend);
+  return segment;
+}
+
 // `table`: complete, or null.
 Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>& table,
-                   int64_t segment_bytes, Reach reach, std::unique_ptr<Meeting>* meeting) {
+                   const SegmentShape& segment, Reach reach, std::unique_ptr<Meeting>* meeting) {
   const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
   if (table != nullptr && spec.check_table != nullptr) {
     COLLOPS_RETURN_IF_ERROR(spec.check_table(spec.backend, *table));
@@ -72,21 +78,21 @@ Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>
   JobIdentity job;
   COLLOPS_RETURN_IF_ERROR(FindMeetingPlace(threads, spec.job_id, digest, &job));
   if (spec.introduction != nullptr) {
-    *meeting = std::make_unique<HostsMeeting>(spec, job, segment_bytes);
+    *meeting = std::make_unique<HostsMeeting>(spec, job, segment.bytes);
     return Ok();
   }
   if (place.address.empty()) {
     COLLOPS_RETURN_IF_ERROR(CheckSize(spec, Reach::kOneHost));
-    *meeting = Meeting::Create(spec, job, segment_bytes);
+    *meeting = Meeting::Create(spec, job, segment);
     return Ok();
   }
   COLLOPS_RETURN_IF_ERROR(CheckAcrossHosts(job));
-  return HostsMeeting::Create(spec, job, place, segment_bytes, meeting);
+  return HostsMeeting::Create(spec, job, place, segment.bytes, meeting);
 }
 
 }  // namespace
 
-Status Control::Create(const GroupSpec& spec, int64_t backend_bytes,
+Status Control::Create(const GroupSpec& spec, const SegmentShape& of_backend,
                        std::shared_ptr<Control>* control, Reach reach) {
   COLLOPS_RETURN_IF_ERROR(CheckSize(spec, reach));
   // A group that another one makes has ranks of that, which may have grown beyond its launch.
@@ -94,23 +100,23 @@ Status Control::Create(const GroupSpec& spec, int64_t backend_bytes,
   if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty() && is_new) {
     COLLOPS_RETURN_IF_ERROR(CheckRankSize(spec.rank_size, spec.voice));
   }
-  const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;
+  const SegmentShape segment = SegmentOf(spec, of_backend);
   std::unique_ptr<Meeting> meeting;
   if (spec.table != nullptr && !spec.table->completed) {
     meeting = std::make_unique<AwaitedTable>(
-        spec, [bytes, reach](const GroupSpec& group, const RankTable& table, auto* made) {
-          return MakeMeeting(group, std::make_shared<const RankTable>(table), bytes, reach, made);
+        spec, [segment, reach](const GroupSpec& group, const RankTable& table, auto* made) {
+          return MakeMeeting(group, std::make_shared<const RankTable>(table), segment, reach, made);
         });
   } else {
-    COLLOPS_RETURN_IF_ERROR(MakeMeeting(spec, spec.table, bytes, reach, &meeting));
+    COLLOPS_RETURN_IF_ERROR(MakeMeeting(spec, spec.table, segment, reach, &meeting));
   }
   *control = std::make_shared<Control>(spec, std::move(meeting));
   return Ok();
 }
 
-Control::Control(const GroupSpec& spec, const JobIdentity& job, int64_t backend_bytes,
+Control::Control(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& of_backend,
                  uint64_t steps_before)
-    : Control(spec, Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes),
+    : Control(spec, Meeting::Create(spec, job, SegmentOf(spec, of_backend)),
               steps_before) {}
 
 Control::Control(const GroupSpec& spec, std::unique_ptr<Meeting> meeting, uint64_t steps_before)

@@ -47,12 +47,12 @@ class Control {
 
  public:
   // For the ranks of spec's job or, with COMM_MULTI_THREAD, of this process.
-  static Status Create(const GroupSpec& spec, int64_t backend_bytes,
+  static Status Create(const GroupSpec& spec, const SegmentShape& of_backend,
                        std::shared_ptr<Control>* control, Reach reach = Reach::kOneHost);
   // Begins first contact, which creates the memory that the ranks of this host share: the board,
-  // and `backend_bytes` for the backend's signals. Only tests set `steps_before`: the first step
+  // and what the backend puts behind it. Only tests set `steps_before`: the first step
   // then follows that number.
-  Control(const GroupSpec& spec, const JobIdentity& job, int64_t backend_bytes,
+  Control(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& of_backend,
           uint64_t steps_before = 0);
   // Begins `meeting`.
   Control(const GroupSpec& spec, std::unique_ptr<Meeting> meeting, uint64_t steps_before = 0);

@@ -169,6 +169,31 @@ Status Reserve(int fd, int64_t bytes) {
   return Ok();
 }
 
+// Allocates the parts of the ranks on other NUMA nodes than this thread's from there. What fails
+// here comes again in Reserve(), which allocates the rest.
+void ReserveOnNodes(int fd, const SegmentShape& shape, const std::vector<CpuPlace>& places) {
+  constexpr int64_t kPage = 4096;
+  const int here = CpuPlace::Here().node;
+  std::map<int, int> cores;  // of each node, one
+  for (const CpuPlace& place : places) {
+    if (place.node >= 0 && place.node != here) cores.emplace(place.node, place.cpu);
+  }
+  for (const auto& [node, cpu] : cores) {
+    RunOn(cpu, [&, of_node = node] {
+      const WithoutSizeSignal guard;
+      for (size_t rank = 0; rank < places.size(); ++rank) {
+        if (places[rank].node != of_node) continue;
+        for (const SegmentShape::Area& area : shape.areas) {
+          const int64_t begin = area.begin + static_cast<int64_t>(rank) * area.rank_bytes;
+          const int64_t first = begin / kPage * kPage;
+          const int64_t end = (begin + area.rank_bytes) / kPage * kPage;
+          if (end > first) static_cast<void>(posix_fallocate(fd, first, end - first));
+        }
+      }
+    });
+  }
+}
+
 }  // namespace
 
 AvailableMemory FindAvailableMemory(const MemoryFiles& files) {
@@ -222,12 +247,16 @@ int Segment::fd() const {
   return mapping_ == nullptr ? -1 : mapping_->fd.get();
 }
 
-Status Segment::Create(int64_t bytes, Segment* segment) {
+Status Segment::Create(const SegmentShape& shape, const std::vector<CpuPlace>& places,
+                       Segment* segment) {
+  const int64_t bytes = shape.bytes;
   UniqueFd fd(memfd_create("collops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   COLLOPS_CHECK_ARG(fd.valid(), CodeOf(errno),
                     "cannot create shared memory (memfd_create): ", std::strerror(errno),
                     AdviceOn(errno));
   // Allocated now, so that lack of memory is an error here and not a SIGBUS in a call.
+  COLLOPS_RETURN_IF_ERROR(CheckAvailable(bytes, bytes));
+  ReserveOnNodes(fd.get(), shape, places);
   COLLOPS_RETURN_IF_ERROR(Reserve(fd.get(), bytes));
   COLLOPS_CHECK_ARG(fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0, CodeOf(errno),
                     "cannot seal shared memory: ", std::strerror(errno), AdviceOn(errno));

@@ -72,7 +72,7 @@ Status Available() {
 Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   std::shared_ptr<control::Control> control;
   COLLOPS_RETURN_IF_ERROR(
-      control::Control::Create(spec, SegmentLayout::Bytes(spec.rank_size), &control));
+      control::Control::Create(spec, SegmentLayout::Shape(spec.rank_size), &control));
   COLLOPS_RETURN_IF_ERROR(kernels::SetDefaultShare(spec.rank_size));
   *communicator = std::make_shared<ShmCommunicator>(std::move(control));
   return Ok();

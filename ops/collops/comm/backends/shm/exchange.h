@@ -75,8 +75,12 @@ class SegmentLayout {
   SegmentLayout(std::byte* base, int rank_size)
       : base_(base), rank_size_(rank_size), rank_bytes_(RankBytes(rank_size)) {}
 
-  static int64_t Bytes(int rank_size) {
-    return rank_size * RankBytes(rank_size) + PairLayout::Bytes(rank_size);
+  static int64_t Bytes(int rank_size) { return Shape(rank_size).bytes; }
+  static control::SegmentShape Shape(int rank_size) {
+    const int64_t rank_bytes = RankBytes(rank_size);
+    control::SegmentShape shape(rank_size * rank_bytes, {{0, rank_bytes}});
+    shape.Append(PairLayout::Shape(rank_size));
+    return shape;
   }
 
   control::HeadPlaces heads() const {

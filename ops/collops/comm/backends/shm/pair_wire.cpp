@@ -36,9 +36,10 @@ int64_t PairLayout::InlineBytes(int rank_size) {
   return kLeastInlineBytes;
 }
 
-int64_t PairLayout::Bytes(int rank_size) {
-  return int64_t{rank_size} * rank_size * PairBytes(InlineBytes(rank_size)) +
-         int64_t{rank_size} * kPairTexts * int64_t{sizeof(TextSlot)};
+control::SegmentShape PairLayout::Shape(int rank_size) {
+  const int64_t of_sender = rank_size * PairBytes(InlineBytes(rank_size));
+  const int64_t texts = kPairTexts * int64_t{sizeof(TextSlot)};
+  return {rank_size * (of_sender + texts), {{0, of_sender}, {rank_size * of_sender, texts}}};
 }
 
 PairLayout::PairLayout(std::byte* base, int rank_size)

@@ -176,7 +176,8 @@ class PairLayout {
  public:
   PairLayout(std::byte* base, int rank_size);
 
-  static int64_t Bytes(int rank_size);
+  static int64_t Bytes(int rank_size) { return Shape(rank_size).bytes; }
+  static control::SegmentShape Shape(int rank_size);
   // Bodies up to this size travel in the envelope.
   static int64_t InlineBytes(int rank_size);
 

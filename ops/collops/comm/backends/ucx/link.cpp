@@ -208,7 +208,7 @@ Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t tok
   const JobIdentity job = {Concat("host ", link->hosts.own_host(), " of ", token),
                            "the group on several hosts"};
   auto control =
-      std::make_shared<control::Control>(spec, job, shm::SegmentLayout::Bytes(spec.rank_size));
+      std::make_shared<control::Control>(spec, job, shm::SegmentLayout::Shape(spec.rank_size));
   link->host = std::make_shared<shm::ShmCommunicator>(std::move(control));
   COLLOPS_RETURN_IF_ERROR(link->host->Connect());
   // Messages name the group's ranks.

@@ -24,9 +24,9 @@ constexpr double kLateS = 0.8;
 
 }  // namespace
 
-MeetingLeader::MeetingLeader(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes,
-                             bool doorbell)
-    : LocalMeeting(spec, job, segment_bytes),
+MeetingLeader::MeetingLeader(const GroupSpec& spec, const JobIdentity& job,
+                             const SegmentShape& segment, bool doorbell)
+    : LocalMeeting(spec, job, segment),
       doorbell_(doorbell),
       present_(RankSet::None(spec.rank_size)),
       left_(present_) {}
@@ -98,7 +98,7 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
 // Another socket listens under this name: another process that claims rank 0, or a leader that is
 // just ending. Connect to it: a leader answers with a verdict, or closes.
 Status MeetingLeader::Challenge(const Deadline& deadline) {
-  MeetingMember rival(spec_, job_, segment_bytes_);
+  MeetingMember rival(spec_, job_, segment_);
   COLLOPS_RETURN_IF_ERROR(rival.TryConnect());
   if (rival.connected()) {
     unanswered_.reset();
@@ -256,7 +256,12 @@ void MeetingLeader::TellProgress() {
 }
 
 Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
-  COLLOPS_RETURN_IF_ERROR(Segment::Create(segment_bytes_, &group->segment));
+  std::vector<CpuPlace> places(group->peers.size());
+  places[0] = CpuPlace::Here();
+  for (const Client& client : clients_) {
+    if (client.rank > 0) places[static_cast<size_t>(client.rank)] = client.hello.place;
+  }
+  COLLOPS_RETURN_IF_ERROR(Segment::Create(segment_, places, &group->segment));
   if (doorbell_) {
     group->doorbell = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (!group->doorbell.valid()) return TooManyFiles();
@@ -276,7 +281,7 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
   // No rank is welcomed before every rank knows every other one.
   COLLOPS_RETURN_IF_ERROR(SendToAll(peers, deadline));
   FieldWriter welcome = LocalMessageOf(MessageKind::kWelcome);
-  welcome.Number(static_cast<uint64_t>(segment_bytes_));
+  welcome.Number(static_cast<uint64_t>(segment_.bytes));
   std::vector<int> shared = {group->segment.fd()};
   if (doorbell_) shared.push_back(group->doorbell.get());
   return SendToAll({{welcome.frame(), shared}}, deadline);

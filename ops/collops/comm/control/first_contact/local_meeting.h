@@ -36,6 +36,7 @@ struct Hello {
   pid_t pid = 0;
   Origin origin;
   Tuning tuning;
+  CpuPlace place;  // where it will touch its part of the segment
 
   Frame frame() const;
   // False if it is no valid hello.
@@ -49,12 +50,12 @@ std::vector<int> DescriptorsOf(const Peer& peer);
 // A rank of a host.
 class LocalMeeting : public Meeting {
  public:
-  LocalMeeting(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes)
+  LocalMeeting(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& segment)
       : Meeting(spec),
         spec_(spec),
         job_(job),
         name_(SocketName(spec, job)),
-        segment_bytes_(segment_bytes) {}
+        segment_(segment) {}
 
  protected:
   // Makes the Peer that describes this rank to the others, and the inbox behind its mailbox.
@@ -69,7 +70,7 @@ class LocalMeeting : public Meeting {
   const GroupSpec spec_;
   const JobIdentity job_;
   const std::string name_;
-  const int64_t segment_bytes_;
+  const SegmentShape segment_;
   Peer self_;
   UniqueFd inbox_;
 };
@@ -77,7 +78,7 @@ class LocalMeeting : public Meeting {
 // Any rank but 0: a client of the leader.
 class MeetingMember : public LocalMeeting {
  public:
-  MeetingMember(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes);
+  MeetingMember(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& segment);
   ~MeetingMember() override;
 
   void Begin() override { static_cast<void>(TryConnect()); }
@@ -113,7 +114,7 @@ class MeetingMember : public LocalMeeting {
 // Rank 0: listens, checks that the ranks fit together, and sends every rank to every other one.
 class MeetingLeader : public LocalMeeting {
  public:
-  MeetingLeader(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes,
+  MeetingLeader(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& segment,
                 bool doorbell);
   ~MeetingLeader() override;
 

@@ -50,9 +50,9 @@ std::string SocketName(const GroupSpec& spec, const JobIdentity& job) {
 }
 
 std::unique_ptr<Meeting> Meeting::Create(const GroupSpec& spec, const JobIdentity& job,
-                                         int64_t segment_bytes, bool doorbell) {
-  if (spec.rank > 0) return std::make_unique<MeetingMember>(spec, job, segment_bytes);
-  return std::make_unique<MeetingLeader>(spec, job, segment_bytes, doorbell);
+                                         const SegmentShape& segment, bool doorbell) {
+  if (spec.rank > 0) return std::make_unique<MeetingMember>(spec, job, segment);
+  return std::make_unique<MeetingLeader>(spec, job, segment, doorbell);
 }
 
 Peer PeerFrom(pid_t pid, std::vector<UniqueFd> fds) {
@@ -75,6 +75,8 @@ Frame Hello::frame() const {
   fields.Number(static_cast<uint64_t>(pid)).Number(origin.maker);
   fields.Number(static_cast<uint64_t>(origin.made.time_since_epoch().count()));
   for (const TunedSize& row : TunedSizes()) fields.Number(static_cast<uint64_t>(tuning.*row.size));
+  // From 0 on: a field has no sign.
+  fields.Number(static_cast<uint64_t>(place.cpu + 1)).Number(static_cast<uint64_t>(place.node + 1));
   return fields.frame();
 }
 
@@ -91,6 +93,8 @@ bool Hello::Read(const Frame& frame, Hello* hello) {
   for (const TunedSize& row : TunedSizes()) {
     hello->tuning.*row.size = static_cast<int64_t>(fields.Number());
   }
+  hello->place.cpu = fields.Int(0, kMost) - 1;
+  hello->place.node = fields.Int(0, kMost) - 1;
   return fields.Done();
 }
 
@@ -124,8 +128,9 @@ void LocalMeeting::TellWaitingFor(const std::string& whom) {
   });
 }
 
-MeetingMember::MeetingMember(const GroupSpec& spec, const JobIdentity& job, int64_t segment_bytes)
-    : LocalMeeting(spec, job, segment_bytes), origin_(MakeOrigin(spec.comm_mode)) {}
+MeetingMember::MeetingMember(const GroupSpec& spec, const JobIdentity& job,
+                             const SegmentShape& segment)
+    : LocalMeeting(spec, job, segment), origin_(MakeOrigin(spec.comm_mode)) {}
 
 MeetingMember::~MeetingMember() {
   Cancel(Error(ERROR_PEER_LOST, "it closed its communicator"));
@@ -143,7 +148,8 @@ Status MeetingMember::TryConnect() {
   if (!self_.mailbox.valid()) COLLOPS_RETURN_IF_ERROR(MakeOwnPeer());
   Connection leader(std::move(socket), Concat("process ", leader_pid_));
   leader.LimitFrames(kMostLocalFrameBytes);
-  const Hello hello = {spec_.rank, spec_.rank_size, self_.pid, origin_, spec_.tuning};
+  const Hello hello = {spec_.rank, spec_.rank_size, self_.pid,
+                       origin_,    spec_.tuning,    CpuPlace::Here()};
   if (leader.Send(hello.frame(), DescriptorsOf(self_))) leader_ = std::move(leader);
   return Ok();
 }
@@ -217,9 +223,9 @@ Status MeetingMember::Handle(const Frame& frame, std::vector<UniqueFd> fds, Grou
     return Ok();
   }
   const bool welcome = kind == MessageKind::kWelcome && !fds.empty();
-  if (!welcome || fields.Number() != static_cast<uint64_t>(segment_bytes_)) return OtherVersion();
+  if (!welcome || fields.Number() != static_cast<uint64_t>(segment_.bytes)) return OtherVersion();
   if (fds.size() > 1) group->doorbell = std::move(fds[1]);
-  COLLOPS_RETURN_IF_ERROR(Segment::Map(std::move(fds[0]), segment_bytes_, &group->segment));
+  COLLOPS_RETURN_IF_ERROR(Segment::Map(std::move(fds[0]), segment_.bytes, &group->segment));
   welcome_ = true;
   return Ok();
 }

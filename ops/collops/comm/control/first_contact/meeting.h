@@ -31,10 +31,10 @@ class WaitingLine {
 // missing ones. Not thread-safe, except Stop().
 class Meeting {
  public:
-  // `segment_bytes`: size of the memory that the ranks will share. `doorbell`: they also share a
+  // `segment`: the memory that the ranks will share. `doorbell`: they also share a
   // Group::doorbell, for the watcher of one host among several.
   static std::unique_ptr<Meeting> Create(const GroupSpec& spec, const JobIdentity& job,
-                                         int64_t segment_bytes, bool doorbell = false);
+                                         const SegmentShape& segment, bool doorbell = false);
 
   explicit Meeting(const GroupSpec& spec) : watch_(spec.watch) {}
   Meeting(const Meeting&) = delete;

@@ -171,7 +171,7 @@ Status ReadReason(FieldReader* fields);
 constexpr uint64_t kLocalMagic = 0x6c6c6f63;
 constexpr uint64_t kLocalVersion =
     kLocalMagic << 32 |
-    (8 + (uint64_t{Agreement::kMaxWords} << 16) + (sizeof(Member) << 4) + uint64_t{kShareBytes});
+    (9 + (uint64_t{Agreement::kMaxWords} << 16) + (sizeof(Member) << 4) + uint64_t{kShareBytes});
 constexpr size_t kMostLocalFrameBytes = 2048;
 FieldWriter LocalMessageOf(MessageKind kind);
 // `rank_size`: only groups of this size are concerned; 0: groups of any size.
