@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from collops.cli.pinning import pinning
 from collops.core import core
 from collops.errors import Error
 from collops.golden_run.backends import check_replacement
@@ -191,6 +192,7 @@ def main(arguments: Sequence[str]) -> int:
     print_rows("HCCL", [*hccl(why_no_npus), *module.backend_facts(of_npus)])
     print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))
+    print_rows("Cores of the ranks that run on this host", pinning())
     print_rows("Job", job(module))
     print_rows("Hosts", hosts())
     print_rows("Environment", environment(problems))

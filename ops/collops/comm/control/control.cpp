@@ -116,8 +116,7 @@ Status Control::Create(const GroupSpec& spec, const SegmentShape& of_backend,
 
 Control::Control(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& of_backend,
                  uint64_t steps_before)
-    : Control(spec, Meeting::Create(spec, job, SegmentOf(spec, of_backend)),
-              steps_before) {}
+    : Control(spec, Meeting::Create(spec, job, SegmentOf(spec, of_backend)), steps_before) {}
 
 Control::Control(const GroupSpec& spec, std::unique_ptr<Meeting> meeting, uint64_t steps_before)
     : spec_(spec),

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "collops/core/process/cpu_place.h"
 #include "collops/core/process/per_process.h"
 #include "collops/core/status.h"
 

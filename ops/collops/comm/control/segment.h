@@ -38,7 +38,8 @@ struct SegmentShape {
   };
 
   SegmentShape(int64_t all_bytes) : bytes(all_bytes) {}  // NOLINT: without areas
-  SegmentShape(int64_t all_bytes, std::vector<Area> all) : bytes(all_bytes), areas(std::move(all)) {}
+  SegmentShape(int64_t all_bytes, std::vector<Area> all)
+      : bytes(all_bytes), areas(std::move(all)) {}
 
   // Puts another memory behind this one.
   void Append(const SegmentShape& behind) {

@@ -26,6 +26,9 @@ void RunOn(int cpu, const std::function<void()>& work) {
     CPU_SET_S(static_cast<size_t>(cpu), set.size() * sizeof(cpu_set_t), set.data());
     // An error where this process may not use the core: then it runs elsewhere.
     static_cast<void>(sched_setaffinity(0, set.size() * sizeof(cpu_set_t), set.data()));
+    // Else "numactl --membind" of this process would count for the other rank, too.
+    constexpr int kDefault = 0;
+    static_cast<void>(syscall(SYS_set_mempolicy, kDefault, nullptr, 0));
     work();
   };
   try {

@@ -12,6 +12,7 @@
 #include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/control/first_contact/messages.h"
 #include "collops/comm/rank_set.h"
+#include "collops/core/process/cpu_place.h"
 
 namespace collops::control {
 
@@ -51,11 +52,7 @@ std::vector<int> DescriptorsOf(const Peer& peer);
 class LocalMeeting : public Meeting {
  public:
   LocalMeeting(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& segment)
-      : Meeting(spec),
-        spec_(spec),
-        job_(job),
-        name_(SocketName(spec, job)),
-        segment_(segment) {}
+      : Meeting(spec), spec_(spec), job_(job), name_(SocketName(spec, job)), segment_(segment) {}
 
  protected:
   // Makes the Peer that describes this rank to the others, and the inbox behind its mailbox.
