@@ -3,6 +3,7 @@
 // registers, with registers that are arrays: the same cut, packing and order as on AMX.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -98,7 +99,7 @@ inline thread_local Register sums[2][2];
 inline thread_local Register factors_a[2];
 inline thread_local Register factors_b[2];
 inline thread_local int in_use = 0;
-inline thread_local int64_t begins = 0;
+inline std::atomic<int64_t> begins{0};
 inline thread_local int64_t products = 0;  // of bfloat16
 
 // Stands in for AmxRegisters, with the sums of tdpbf16ps in Intel's Software Developer's Manual:

@@ -257,7 +257,7 @@ TEST(TilesPackBesideTheProduct) {
       EXPECT_EQ(counted::packed, shape.k * shape.n);
       EXPECT_EQ(counted::most_at_once, 512 * kTilesColumns);
       EXPECT_TRUE(counted::beside >= shape.k * (shape.n - kTilesColumns));
-      EXPECT_EQ(gemm_models::begins, way.Plan(shape).num_k_blocks());
+      EXPECT_EQ(gemm_models::begins.load(), way.Plan(shape).num_k_blocks());
     }
   }
 }
@@ -346,9 +346,19 @@ TEST(ThreadsDoNotMatter) {
   ForceNumThreads(1);
 }
 
-// Each product and each sum may be off by half a last place of the sum so far; AVX512_BF16 and
-// bfmmla may also lose products and sums below the smallest normal number. A sum of bfmmla may be
-// off by a whole last place, but every second one is of two products only.
+// 16 threads share the 12 panels of a strip by rows.
+TEST(EveryThreadHasRowsOfABlock) {
+  std::mt19937 random(12);
+  const Shape shape = {512, 96, 384};
+  const Factors factors(shape, SmallIntegers(random));
+  const Way way = {Isa::kPortable, true, DType::kBFloat16, true, &gemm_models::kTiles};
+  ForceNumThreads(16);
+  gemm_models::begins = 0;
+  EXPECT_TRUE(SameBits(InOnePiece(way, shape, factors), PlainLoop(factors)));
+  EXPECT_EQ(gemm_models::begins.load(), 16);
+  ForceNumThreads(1);
+}
+
 // Threads that share a strip are at different leaves at a time, and these are not equally long.
 TEST(ThreadsDoNotMatterForFewRowsInLeaves) {
   std::mt19937 random(10);
@@ -379,6 +389,9 @@ TEST(ThreadsDoNotMatterForFewRowsInLeaves) {
   }
 }
 
+// Each product and each sum may be off by half a last place of the sum so far; AVX512_BF16 and
+// bfmmla may also lose products and sums below the smallest normal number. A sum of bfmmla may be
+// off by a whole last place, but every second one is of two products only.
 TEST(RealNumbersStayWithinTheBound) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

@@ -103,8 +103,11 @@ void PackWeightPart(const GemmPlan& plan, const Weight& weight, int64_t first, i
 // The number of multiplications from which waking other threads pays.
 constexpr int64_t kLeastSharedProducts = 8 << 20;
 
-// Rows that one thread multiplies at a time, a multiple of every row_tile.
-constexpr int64_t kPartRows = 64;
+// Rows that one thread packs or multiplies at a time: so few that every thread has some.
+int64_t PartRows(const GemmPlan& plan, int64_t rows) {
+  constexpr int64_t kMost = 64;  // a multiple of every row_tile
+  return std::min(RoundUp(CeilDiv(rows, NumThreads()), plan.row_tile), kMost);
+}
 
 const GemmKernels* FindKernels(DType dtype) {
 #if defined(__x86_64__)
@@ -285,9 +288,10 @@ void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int
   };
   const int64_t bytes = rows * (k_end - k_begin) * (SizeOf(plan.dtype) + kUnitBytes);
   if (bytes < kLeastSharedBytes || NumThreads() == 1) return pack(0, rows);
-  ParallelFor(static_cast<int>(CeilDiv(rows, kPartRows)), [&](int part) {
-    const int64_t begin = part * kPartRows;
-    pack(begin, std::min(begin + kPartRows, rows));
+  const int64_t part_rows = PartRows(plan, rows);
+  ParallelFor(static_cast<int>(CeilDiv(rows, part_rows)), [&](int part) {
+    const int64_t begin = part * part_rows;
+    pack(begin, std::min(begin + part_rows, rows));
   });
 }
 
@@ -510,9 +514,10 @@ class BlockProduct {
     if (loads_) {
       ParallelFor(static_cast<int>(parts), [&](int part) { Load(column(part), column(part + 1)); });
     }
-    ParallelFor(static_cast<int>(CeilDiv(all_rows_, kPartRows)), [&](int part) {
+    const int64_t rows = PartRows(plan_, all_rows_);
+    ParallelFor(static_cast<int>(CeilDiv(all_rows_, rows)), [&](int part) {
       const UseOfKernels use(plan_);
-      MultiplyAndFetch(part * kPartRows, std::min((part + 1) * kPartRows, all_rows_), 0, columns_);
+      MultiplyAndFetch(part * rows, std::min((part + 1) * rows, all_rows_), 0, columns_);
     });
   }
 
