@@ -34,9 +34,10 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
   agreement_ = &agreement;
   balance_ = agreement.balance();
   carried_ = false;
-  awaited_.clear();
-  for (int r = endpoint_->rank() - 1; r >= 0; --r) awaited_.push_back(r);
-  for (int r = endpoint_->size() - 1; r > endpoint_->rank(); --r) awaited_.push_back(r);
+  awaited_.resize(static_cast<size_t>(endpoint_->size() - 1));
+  auto next = awaited_.begin();
+  for (int r = endpoint_->rank() - 1; r >= 0; --r) *next++ = r;
+  for (int r = endpoint_->size() - 1; r > endpoint_->rank(); --r) *next++ = r;
   // Another host could get a head sent after the failure before the failure, and end its step well.
   return endpoint_->GroupFailure(number_);
 }
@@ -84,9 +85,7 @@ Status Step::Refuse(const char* name, const Status& reason, double timeout_s) {
   return Ok();
 }
 
-Status Step::Compare(int rank, bool* agrees) {
-  const SignalHead& theirs = endpoint_->head(rank, number());
-  const uint64_t word = theirs.step.load(std::memory_order_acquire);
+Status Step::NoCall(int rank, uint64_t word) {
   if (IsRefusal(word)) {
     refused_ = true;
     behind_ = !awaited_.empty();
@@ -95,13 +94,8 @@ Status Step::Compare(int rank, bool* agrees) {
                  " refused call ", CallNumber(number()), ": ",
                  ReadReason(endpoint_->board().refusal_reason(rank, number())));
   }
-  COLLOPS_CHECK_ARG(NumberOf(word) == number() && IsCall(word), ERROR_PEER_LOST,
-                    agreement_->called(), ": ", endpoint_->Who(rank), " is in an invalid call");
-  const uint64_t balance = theirs.balance.load(std::memory_order_relaxed);
-  balance_ += balance;
-  if (carrier_ != nullptr && !endpoint_->IsRemote(rank)) host_balance_ += balance;
-  *agrees = *agrees && theirs.digest.load(std::memory_order_relaxed) == agreement_->digest();
-  return Ok();
+  return Error(ERROR_PEER_LOST, agreement_->called(), ": ", endpoint_->Who(rank),
+               " is in an invalid call");
 }
 
 // Called once all heads have arrived, or one that differs.

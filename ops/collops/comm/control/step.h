@@ -161,7 +161,18 @@ class Step {
   Status AwaitDifference();
 
   // Compares the head of `rank`; sets `agrees` to false if it differs.
-  Status Compare(int rank, bool* agrees);
+  Status Compare(int rank, bool* agrees) {
+    const SignalHead& theirs = endpoint_->head(rank, number());
+    const uint64_t word = theirs.step.load(std::memory_order_acquire);
+    if (NumberOf(word) != number() || !IsCall(word)) return NoCall(rank, word);
+    const uint64_t balance = theirs.balance.load(std::memory_order_relaxed);
+    balance_ += balance;
+    if (carrier_ != nullptr && !endpoint_->IsRemote(rank)) host_balance_ += balance;
+    *agrees = *agrees && theirs.digest.load(std::memory_order_relaxed) == agreement_->digest();
+    return Ok();
+  }
+  // The error for a head that has no call of this step.
+  Status NoCall(int rank, uint64_t word);
   Status Judge(bool agrees);
   Status AwaitRest();
   Status Disagreement() const;
