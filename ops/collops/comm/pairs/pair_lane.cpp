@@ -360,9 +360,14 @@ void PairLane::Match(OpenTransfer* open, int rank, Envelope* envelope) {
   if (step == BodyStep::kPart) {
     at(rank).taking.push_back({open, std::move(*envelope)});
   } else if (step == BodyStep::kAsk) {
-    at(rank).waiting.push_back({open, std::move(*envelope)});
-    GoOn(rank);
+    Ask(rank, {open, std::move(*envelope)});
   }
+}
+
+// The body is at its sender, which sends it when it is its turn.
+void PairLane::Ask(int rank, Matched&& matched) {
+  at(rank).waiting.push_back(std::move(matched));
+  GoOn(rank);
 }
 
 // Before any byte is written: whether neither side refuses and both describe the same message.
@@ -404,9 +409,11 @@ bool PairLane::TakeOn(int rank) {
     moved = moved || step != BodyStep::kPart || taking[i].open->moved != before;
     if (step == BodyStep::kPart) {
       ++i;
-    } else {
-      EraseAt(&taking, i);
+      continue;
     }
+    // A later envelope has taken the slot of a body that was still being written.
+    if (step == BodyStep::kAsk) Ask(rank, std::move(taking[i]));
+    EraseAt(&taking, i);
   }
   return moved;
 }

@@ -167,6 +167,7 @@ class PairLane {
   BodyStep Take(OpenTransfer* open, int rank, const Envelope& envelope);
   bool TakeOn(int rank);
   bool ReceiveOn(int rank);
+  void Ask(int rank, Matched&& matched);
   void GoOn(int rank);
   void FinishTaken(OpenTransfer* open, int rank);
   void Answer(int rank, Verdict&& verdict);

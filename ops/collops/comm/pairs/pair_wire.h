@@ -59,7 +59,7 @@ enum class WireStep {
 enum class BodyStep {
   kTaken,   // all bytes have been taken
   kPart,    // call again
-  kAsk,     // the body is at the sender: post kGo, then RecvBody()
+  kAsk,     // the body is at the sender, *taken is 0: post kGo, then RecvBody()
   kBroken,  // fault() says why
 };
 

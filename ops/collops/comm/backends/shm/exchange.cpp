@@ -149,7 +149,9 @@ StageShape StageShape::ForSkew(int64_t largest_bytes, int64_t all_bytes) const {
 }
 
 void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes) {
-  exchange->peer_copy().Copy(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes,
+  const int64_t slot = shape.FirstSlot(bytes, exchange->step().number());
+  exchange->peer_copy().Copy(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes +
+                                 slot * shape.chunk_bytes,
                              source, std::min(shape.chunk_bytes, bytes));
 }
 
@@ -163,7 +165,8 @@ StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const v
       source_(static_cast<const std::byte*>(source)),
       bytes_(bytes),
       reader_(reader),
-      num_chunks_(NumChunks(bytes, shape.chunk_bytes)) {
+      num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
+      first_slot_(shape.FirstSlot(bytes, exchange->step().number())) {
   if (exchange->staged_first() && num_chunks_ > 0) CountChunk();
 }
 
@@ -182,7 +185,7 @@ bool StageWriter::CanWrite() const {
 
 void StageWriter::WriteChunk() {
   const int64_t begin = written_ * shape_.chunk_bytes;
-  const int64_t slot = written_ % shape_.num_slots();
+  const int64_t slot = (first_slot_ + written_) % shape_.num_slots();
   exchange_->peer_copy().Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
                               std::min(shape_.chunk_bytes, bytes_ - begin));
   CountChunk();
@@ -206,6 +209,7 @@ StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int wri
       writer_(writer),
       bytes_(bytes),
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
+      first_slot_(shape.FirstSlot(bytes, exchange->step().number())),
       base_(exchange->layout()
                 .consumed(writer, exchange->rank(), shape.readers)
                 .load(std::memory_order_relaxed)),
@@ -222,7 +226,7 @@ bool StageReader::CanRead() const {
 }
 
 const std::byte* StageReader::Chunk() const {
-  return lane_ + read_ % shape_.num_slots() * shape_.chunk_bytes;
+  return lane_ + (first_slot_ + read_) % shape_.num_slots() * shape_.chunk_bytes;
 }
 
 void StageReader::Release() {

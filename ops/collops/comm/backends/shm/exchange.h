@@ -27,6 +27,9 @@ constexpr int64_t kLeastChunkBytes = 16 << 10;  // where chunks are shorter for 
 // Fewer lanes than fill the stage are no longer than this: what is ahead of the readers should
 // still be in a cache when they come to it.
 constexpr int64_t kMostLaneBytes = 1 << 20;
+// Lanes of so few bytes begin at one of so many slots in turn.
+constexpr int64_t kMostRotatedBytes = 80 << 10;
+constexpr int64_t kRotated = 4;
 // An input up to this size is staged before the call record is published, as one in the record is
 // written before; with a longer one the peers would wait while they could copy their own.
 constexpr int64_t kMostStagedFirst = 64 << 10;
@@ -260,6 +263,12 @@ struct StageShape {
   int64_t chunk_bytes;
   Readers readers;
   int64_t num_slots() const { return lane_bytes / chunk_bytes; }
+  // The slot of a lane's first chunk in this step. Few bytes go to another slot in every step:
+  // lines that the reader still has in its first-level cache take longer to write again.
+  int64_t FirstSlot(int64_t bytes, uint64_t step) const {
+    if (bytes > kMostRotatedBytes) return 0;
+    return static_cast<int64_t>(step % static_cast<uint64_t>(std::min(num_slots(), kRotated)));
+  }
 
   static constexpr StageShape OneLane() { return {kMostLaneBytes, kChunkBytes, kAllRanks}; }
   static StageShape LanePerPeer(int rank_size);
@@ -313,6 +322,7 @@ class StageWriter {
   int64_t bytes_;
   int reader_;
   int64_t num_chunks_;
+  int64_t first_slot_;
   int64_t written_ = 0;
 };
 
@@ -337,6 +347,7 @@ class StageReader {
   int writer_;
   int64_t bytes_;
   int64_t num_chunks_;
+  int64_t first_slot_;
   uint64_t base_;  // chunks read from this writer in earlier calls
   int64_t known_;  // chunks that need no signal
   int64_t read_ = 0;

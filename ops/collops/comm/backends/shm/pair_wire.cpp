@@ -87,7 +87,18 @@ std::string PairLayout::ReadText(int rank, uint64_t stamp) const {
 
 namespace {
 
-enum Form : int16_t { kInline = 0, kWindow = 1, kRing = 2, kRefusal = 3 };
+enum Form : int16_t { kInline = 0, kWindow = 1, kRing = 2, kRefusal = 3, kPieces = 4 };
+
+// Whether the body is in the envelope's slot.
+bool IsInSlot(int16_t form) {
+  return form == kInline || form == kPieces;
+}
+
+// A body in pieces lies behind its place, which says how many pieces were written before it.
+constexpr int64_t kPiecesBegin = 64;
+static_assert(sizeof(BodyPlace) <= kPiecesBegin);
+// A shorter body is with the receiver at once when it is published as a whole.
+constexpr int64_t kLeastInPieces = 8 << 10;
 
 // A longer body is read in its window, if it is in one, although it may fit into the envelope.
 constexpr int64_t kMostCopiedWindow = (4 << 10) + 64;
@@ -95,11 +106,12 @@ constexpr int64_t kMostCopiedWindow = (4 << 10) + 64;
 // Bytes of a window that are copied before the lane looks after its other messages.
 constexpr int64_t kPieceBytes = 4 << 20;
 
-// The size of a ring's chunks, except a message's last; equal on both sides. A message of middling
-// size is cut into eight, so that one side reads while the other still writes.
+// The size of a ring's chunks and of pieces, except a message's last; equal on both sides. A message
+// of middling size is cut into eight, so that one side reads while the other still writes; a short
+// one into fewer, because a part's first lines take longer than the others.
 int64_t ChunkBytes(int64_t bytes) {
-  const int64_t eighth = (bytes + 7) / 8;
-  const int64_t pages = (eighth + kLeastPairChunkBytes - 1) / kLeastPairChunkBytes;
+  const int64_t part = std::max((bytes + 7) / 8, std::min(bytes / 4, 2 * kLeastPairChunkBytes));
+  const int64_t pages = (part + kLeastPairChunkBytes - 1) / kLeastPairChunkBytes;
   return std::min(std::max<int64_t>(pages, 1) * kLeastPairChunkBytes, kPairChunkBytes);
 }
 
@@ -142,6 +154,11 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
     const WireStep step = Place(data, bytes, &form, &place);
     if (step != WireStep::kDone) return step;
   }
+  if (form == kInline && bytes >= kLeastInPieces &&
+      bytes <= layout_.inline_bytes() - kPiecesBegin) {
+    form = kPieces;
+    place.offset = static_cast<int64_t>(to.pieces_written);
+  }
   if (form == kInline) {
     peer_copy_.Copy(PairLayout::Inline(&slot), data, bytes);
   } else {
@@ -153,7 +170,20 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
   to.posted = envelope.number;
   Publish(&slot.number, envelope.number);
   doorbell_.Ring(rank);
+  if (form == kPieces) WritePieces(rank, &slot, data, bytes);
   return WireStep::kDone;
+}
+
+void ShmPairWire::WritePieces(int rank, EnvelopeSlot* slot, const void* data, int64_t bytes) {
+  std::byte* const body = PairLayout::Inline(slot) + kPiecesBegin;
+  std::atomic<uint64_t>& written = layout_.sender_line(rank_, rank).pieces_written;
+  const int64_t piece = ChunkBytes(bytes);
+  for (int64_t begin = 0; begin < bytes; begin += piece) {
+    peer_copy_.Copy(body + begin, static_cast<const std::byte*>(data) + begin,
+                    std::min(piece, bytes - begin));
+    Publish(&written, ++peer(rank).pieces_written);
+    doorbell_.Ring(rank);
+  }
 }
 
 // Where a body lies that is too long for its envelope, or long enough to be read in a window.
@@ -277,7 +307,7 @@ WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
   }
   if (!NoteVerdictsSeen(rank, &from, verdicts_seen)) return WireStep::kBroken;
   const bool freed =
-      from.slots.CountRead(form == kInline, &layout_.receiver_line(rank, rank_).envelopes_read);
+      from.slots.CountRead(IsInSlot(form), &layout_.receiver_line(rank, rank_).envelopes_read);
   if (freed) doorbell_.Ring(rank);
   return WireStep::kDone;
 }
@@ -293,6 +323,9 @@ BodyStep ShmPairWire::TakeBody(int rank, const Envelope& envelope, void* data, i
                     bytes);
       from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
       return BodyStep::kTaken;
+    case kPieces:
+      if (bytes > layout_.inline_bytes() - kPiecesBegin) break;
+      return TakePieces(rank, envelope, data, bytes, taken);
     case kWindow:
       return TakeWindow(rank, envelope.place, data, bytes, taken);
     case kRing:
@@ -302,6 +335,28 @@ BodyStep ShmPairWire::TakeBody(int rank, const Envelope& envelope, void* data, i
   }
   Broken(rank, Concat("a body of ", bytes, " bytes in form ", envelope.head.form));
   return BodyStep::kBroken;
+}
+
+BodyStep ShmPairWire::TakePieces(int rank, const Envelope& envelope, void* data, int64_t bytes,
+                                 int64_t* taken) {
+  PeerState& from = peer(rank);
+  if (!from.slots.Holds(envelope.number)) {
+    *taken = 0;
+    return BodyStep::kAsk;
+  }
+  const uint64_t ready = UnreadForReceiver(layout_.sender_line(rank, rank_).pieces_written,
+                                           static_cast<uint64_t>(envelope.place.offset));
+  const int64_t piece = ChunkBytes(bytes);
+  const std::byte* const body =
+      PairLayout::Inline(&layout_.envelope(rank, rank_, envelope.number)) + kPiecesBegin;
+  while (*taken < bytes && static_cast<uint64_t>(*taken / piece) < ready) {
+    const int64_t part = std::min(piece, bytes - *taken);
+    kernels::Copy(static_cast<std::byte*>(data) + *taken, body + *taken, part);
+    *taken += part;
+  }
+  if (*taken < bytes) return BodyStep::kPart;
+  from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
+  return BodyStep::kTaken;
 }
 
 BodyStep ShmPairWire::TakeWindow(int rank, const BodyPlace& place, void* data, int64_t bytes,
@@ -322,7 +377,7 @@ BodyStep ShmPairWire::TakeWindow(int rank, const BodyPlace& place, void* data, i
 
 void ShmPairWire::DropBody(int rank, const Envelope& envelope) {
   PeerState& from = peer(rank);
-  if (envelope.head.form == kInline && envelope.number > from.slots.released) {
+  if (IsInSlot(envelope.head.form) && envelope.number > from.slots.released) {
     from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
   }
 }

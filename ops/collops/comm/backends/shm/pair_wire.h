@@ -164,6 +164,7 @@ struct alignas(128) SenderLine {
   std::atomic<uint64_t> chunks_written;
   std::atomic<uint64_t> ring_mails;  // for ring_window: valid once a chunk was written
   std::atomic<uint32_t> ring_window;
+  std::atomic<uint64_t> pieces_written;  // of bodies whose envelopes were posted before them
 };
 static_assert(sizeof(SenderLine) == 128);
 
@@ -216,8 +217,9 @@ struct Doorbell {
 };
 
 // A rank's end of the pair wires of one host. A body that fits travels in its envelope; until the
-// receiver wants it, it stays in the slot, unless a later envelope needs the slot. A body of more
-// than 4 KiB in a window is read in place. Any other body waits at the sender until a verdict kGo,
+// receiver wants it, it stays in the slot, unless a later envelope needs the slot. One of 8 KiB and
+// more follows its envelope piece by piece, so that the receiver copies while the sender still
+// writes. A body of more than 4 KiB in a window is read in place. Any other body waits at the sender until a verdict kGo,
 // and then passes through a ring of chunks, one ring per ordered pair of ranks. Owned by the
 // communicator; one thread at a time; waits for no one. Numbers that a peer wrote are copied once
 // and checked before they are used.
@@ -250,6 +252,7 @@ class ShmPairWire : public PairWire {
     uint64_t free_up_to = 0;     // of these, how many slots are free again, as last read
     uint64_t verdicts_read = 0;  // of the peer's verdicts
     uint64_t chunks_written = 0;
+    uint64_t pieces_written = 0;
     std::shared_ptr<Window> ring;  // of chunks to the peer
     uint32_t ring_id = 0;
     bool ring_announced = false;
@@ -261,6 +264,8 @@ class ShmPairWire : public PairWire {
   };
 
   WireStep Place(const void* data, int64_t bytes, int16_t* form, BodyPlace* place);
+  // Writes a body behind its envelope, which is posted, and publishes it piece by piece.
+  void WritePieces(int rank, EnvelopeSlot* slot, const void* data, int64_t bytes);
   // Sends a window of this rank to the peers, unless they have it. *mails: how many mails of this
   // rank a peer must have read to use it.
   WireStep Announce(uint32_t id, uint64_t* mails);
@@ -270,6 +275,8 @@ class ShmPairWire : public PairWire {
                 const std::byte** data);
   bool NoteVerdictsSeen(int rank, PeerState* peer, uint64_t count);
   WireStep MakeRing(int rank, PeerState* peer);
+  BodyStep TakePieces(int rank, const Envelope& envelope, void* data, int64_t bytes,
+                      int64_t* taken);
   BodyStep TakeWindow(int rank, const BodyPlace& place, void* data, int64_t bytes, int64_t* taken);
   WireStep Broken(int rank, const std::string& what);
 
