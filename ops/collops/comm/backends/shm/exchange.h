@@ -156,32 +156,35 @@ class Exchange {
  public:
   Exchange(control::Control* control, WindowTable* windows);
 
-  // Announces the call and waits until every rank has announced the same. `input` must not change
-  // until End(), unless it says so.
+  // Announces the call. `input` must not change until End(), unless it says so.
   // `stage_first` copies the first chunk of every lane into the stage (StageFirst), if it may.
+  // What a caller can work out by itself it works out before AwaitAll(), while the heads travel.
   template <typename StageFirst>
-  Status Begin(const Agreement& agreement, const SharedInput& input, StageFirst&& stage_first) {
+  Status Announce(const Agreement& agreement, const SharedInput& input, StageFirst&& stage_first) {
     COLLOPS_RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
     CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
     COLLOPS_RETURN_IF_ERROR(Place(input, 0, &mine));
-    return PublishStaged(input, &mine, stage_first);
+    PublishStaged(input, &mine, stage_first);
+    return Ok();
   }
-  // As Begin(), for a call with different bytes for each peer: `fill` writes short slices into the
-  // call record, `input` holds the long ones.
+  // As Announce(), for a call with different bytes for each peer: `fill` writes short slices into
+  // the call record, `input` holds the long ones.
   template <typename Fill, typename StageFirst>
-  Status BeginCells(const Agreement& agreement, const SharedInput& input, Fill&& fill,
+  Status AnnounceCells(const Agreement& agreement, const SharedInput& input, Fill&& fill,
                     StageFirst&& stage_first) {
     COLLOPS_RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
     CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
     COLLOPS_RETURN_IF_ERROR(PlaceLong(input, 0, &mine));
     fill(mine.data);
-    return PublishStaged(input, &mine, stage_first);
+    PublishStaged(input, &mine, stage_first);
+    return Ok();
   }
-  // Begin() without the wait, for a call whose body reads the peers' records as they arrive.
+  // As Announce(), for a call whose body reads the peers' records as they arrive, and stages itself.
   // `tile_window`: this rank's window for tiles, 0: none.
   Status Start(const Agreement& agreement, const SharedInput& input, uint32_t tile_window);
   // Reads the records that have arrived since.
   Status ReadArrived();
+  // Waits until every rank has announced the same.
   Status AwaitAll();
 
   // How this rank's own input reaches its peers in this call.
@@ -230,14 +233,13 @@ class Exchange {
   Status PlaceLong(const SharedInput& input, uint32_t tile_window, CallRecord* mine);
   // While peers may still read what the previous call staged, nothing is staged here.
   template <typename StageFirst>
-  Status PublishStaged(const SharedInput& input, CallRecord* mine, StageFirst&& stage_first) {
+  void PublishStaged(const SharedInput& input, CallRecord* mine, StageFirst&& stage_first) {
     staged_first_ = own_place_ == InputPlace::kStage && step_->PreviousFinished();
     const bool before = staged_first_ && input.bytes <= kMostStagedFirst;
     mine->staged_first = before ? 1 : 0;
     if (before) stage_first();
     step_->Publish();
     if (staged_first_ && !before) stage_first();
-    return AwaitAll();
   }
   Status TakeCallRecord(int rank);
   const std::byte* InWindow(int rank, const WindowSpot& spot, int64_t bytes,

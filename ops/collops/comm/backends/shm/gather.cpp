@@ -132,9 +132,10 @@ void SliceExchange::StageLongSlices() const {
 
 Status SliceExchange::Begin() {
   const SharedInput slices = LongSlices();
-  return exchange_->BeginCells(
+  COLLOPS_RETURN_IF_ERROR(exchange_->AnnounceCells(
       *call_.agreement, slices, [&](std::byte* cells) { FillCells(cells, slices.data); },
-      [&] { StageLongSlices(); });
+      [&] { StageLongSlices(); }));
+  return exchange_->AwaitAll();
 }
 
 void SliceExchange::TakeOwn() const {
@@ -186,11 +187,14 @@ Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
   Exchange* const exchange = exchange_.get();
   const int rank = exchange->rank();
   const int size = exchange->size();
+  const SharedInput input{static_cast<const std::byte*>(call.x),
+                          call.recv_counts[rank] * SizeOf(call.dtype)};
+  COLLOPS_RETURN_IF_ERROR(exchange->Announce(*call.agreement, input, [&] {
+    StageFirst(exchange, OutputBlocks(call, size).Shape(size), 0, call.x, input.bytes);
+  }));
   const OutputBlocks blocks(call, size);
   const StageShape shape = blocks.Shape(size);
-  const SharedInput input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
-  COLLOPS_RETURN_IF_ERROR(exchange->Begin(
-      *call.agreement, input, [&] { StageFirst(exchange, shape, 0, call.x, input.bytes); }));
+  COLLOPS_RETURN_IF_ERROR(exchange->AwaitAll());
 
   std::vector<StageWriter> writers;
   if (exchange->own_place() == InputPlace::kStage) {

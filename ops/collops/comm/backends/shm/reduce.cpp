@@ -96,21 +96,19 @@ class Slices {
         call_(call),
         size_(exchange->size()),
         element_bytes_(SizeOf(call.dtype)),
-        hull_(Hull()),
         all_bytes_(std::accumulate(call.send_counts, call.send_counts + size_, int64_t{0}) *
-                   element_bytes_),
-        shape_(StageShape::LanePerPeer(size_).ForSkew(
-            *std::max_element(call.send_counts, call.send_counts + size_) * element_bytes_,
-            all_bytes_)) {}
+                   element_bytes_) {}
 
-  StageShape shape() const { return shape_; }
+  StageShape Shape() const {
+    return StageShape::LanePerPeer(size_).ForSkew(
+        *std::max_element(call_.send_counts, call_.send_counts + size_) * element_bytes_,
+        all_bytes_);
+  }
   int64_t Bytes(int rank) const { return call_.send_counts[rank] * element_bytes_; }
-  int64_t hull_bytes() const { return (hull_.end - hull_.begin) * element_bytes_; }
   Status Announce() const;
-  // Where this rank's slices lie on all ranks, and what it stages for them.
-  Status Find(SliceSum* sum) const;
+  // Where this rank's slices lie on all ranks, and what it stages for them. `hull`: Hull().
+  Status Find(const Range& hull, StageShape shape, SliceSum* sum) const;
 
- private:
   // The smallest range that holds every slice.
   Range Hull() const {
     Range hull{std::numeric_limits<int64_t>::max(), 0};
@@ -121,6 +119,9 @@ class Slices {
     }
     return hull.end == 0 ? Range{0, 0} : hull;
   }
+  int64_t BytesOf(const Range& range) const { return (range.end - range.begin) * element_bytes_; }
+
+ private:
   const std::byte* At(int64_t element) const {
     return static_cast<const std::byte*>(call_.x) + element * element_bytes_;
   }
@@ -140,18 +141,18 @@ class Slices {
   const ReduceScatterVCall& call_;
   int size_;
   int64_t element_bytes_;
-  Range hull_;
   int64_t all_bytes_;
-  StageShape shape_;
 };
 
 Status Slices::Announce() const {
   const int rank = exchange_->rank();
   if (!IsInRecord(rank)) {
-    return exchange_->Begin(*call_.agreement, {At(hull_.begin), hull_bytes()}, [&] {
+    const Range hull = Hull();
+    return exchange_->Announce(*call_.agreement, {At(hull.begin), BytesOf(hull)}, [&] {
+      const StageShape shape = Shape();
       for (int r = 0; r < size_; ++r) {
         if (r == rank) continue;
-        StageFirst(exchange_, shape_, StageShape::Lane(rank, r), Slice(r), Bytes(r));
+        StageFirst(exchange_, shape, StageShape::Lane(rank, r), Slice(r), Bytes(r));
       }
     });
   }
@@ -162,12 +163,12 @@ Status Slices::Announce() const {
       record += Bytes(r);
     }
   };
-  return exchange_->BeginCells(*call_.agreement, SharedInput{}, fill, [] {});
+  return exchange_->AnnounceCells(*call_.agreement, SharedInput{}, fill, [] {});
 }
 
-Status Slices::Find(SliceSum* sum) const {
+Status Slices::Find(const Range& hull, StageShape shape, SliceSum* sum) const {
   const int rank = exchange_->rank();
-  const int64_t slice_offset = (call_.sdispls[rank] - hull_.begin) * element_bytes_;
+  const int64_t slice_offset = (call_.sdispls[rank] - hull.begin) * element_bytes_;
   const int64_t before =
       std::accumulate(call_.send_counts, call_.send_counts + rank, int64_t{0}) * element_bytes_;
   for (int r = 0; r < size_ && Bytes(rank) > 0; ++r) {
@@ -175,7 +176,7 @@ Status Slices::Find(SliceSum* sum) const {
     if (r != rank && IsInRecord(r)) {
       slice = exchange_->PeerCells(r) + RecordOffset(r, rank, before);
     } else if (r != rank) {
-      COLLOPS_RETURN_IF_ERROR(exchange_->PeerInput(r, hull_bytes(), &slice));
+      COLLOPS_RETURN_IF_ERROR(exchange_->PeerInput(r, BytesOf(hull), &slice));
       if (slice != nullptr) slice += slice_offset;
     }
     sum->SetSlice(r, slice, StageShape::Lane(r, rank));
@@ -183,7 +184,7 @@ Status Slices::Find(SliceSum* sum) const {
   if (exchange_->own_place() != InputPlace::kStage) return Ok();
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank + i) % size_;
-    sum->writers().emplace_back(exchange_, shape_, StageShape::Lane(rank, reader), Slice(reader),
+    sum->writers().emplace_back(exchange_, shape, StageShape::Lane(rank, reader), Slice(reader),
                                 Bytes(reader), reader);
   }
   return Ok();
@@ -197,8 +198,9 @@ Status AllReduceInOneStep(Exchange* exchange, const AllReduceCall& call) {
   const auto* const x = static_cast<const std::byte*>(call.x);
   // If the output overwrites x, peers cannot read x in place.
   const SharedInput input{x, bytes, call.x == call.output};
-  COLLOPS_RETURN_IF_ERROR(
-      exchange->Begin(*call.agreement, input, [&] { StageFirst(exchange, kShape, 0, x, bytes); }));
+  COLLOPS_RETURN_IF_ERROR(exchange->Announce(
+      *call.agreement, input, [&] { StageFirst(exchange, kShape, 0, x, bytes); }));
+  COLLOPS_RETURN_IF_ERROR(exchange->AwaitAll());
   SliceSum sum(exchange, kShape, call.dtype, call.op, bytes);
   for (int r = 0; r < exchange->size(); ++r) {
     const std::byte* vector = x;
@@ -218,9 +220,12 @@ Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
   const Slices slices(exchange_.get(), call);
   COLLOPS_RETURN_IF_ERROR(slices.Announce());
   const int64_t bytes = slices.Bytes(rank());
-  SliceSum sum(exchange_.get(), slices.shape(), call.dtype, call.op, bytes);
-  COLLOPS_RETURN_IF_ERROR(slices.Find(&sum));
-  COLLOPS_RETURN_IF_ERROR(sum.Run(call.output, false, slices.hull_bytes()));
+  const Range hull = slices.Hull();
+  const StageShape shape = slices.Shape();
+  SliceSum sum(exchange_.get(), shape, call.dtype, call.op, bytes);
+  COLLOPS_RETURN_IF_ERROR(exchange_->AwaitAll());
+  COLLOPS_RETURN_IF_ERROR(slices.Find(hull, shape, &sum));
+  COLLOPS_RETURN_IF_ERROR(sum.Run(call.output, false, slices.BytesOf(hull)));
   kernels::Zero(static_cast<std::byte*>(call.output) + bytes,
                 call.output_count * SizeOf(call.dtype) - bytes);
   return exchange_->End();
