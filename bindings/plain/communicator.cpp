@@ -55,7 +55,14 @@ void BindPlainLevel(py::module_& module) {
       .def("send", &PlainLevel::Send)
       .def("recv", &PlainLevel::Recv)
       .def("exchange", &PlainLevel::Exchange)
-      .def("all_reduce_at_once", &PlainLevel::AllReduceAtOnce)
+      .def("all_reduce_at_once",
+           [](PlainLevel& self, const py::object& x, const py::object& op, const py::object& out) {
+             PlainLevel::Arguments given;
+             given.x = x;
+             given.op = op;
+             given.out = out;
+             return self.CallAtOnce(PlainCall::kAllReduce, given);
+           })
       .def("barrier", &PlainLevel::Barrier)
       .def("split", &PlainLevel::Split)
       .def("shrink", &PlainLevel::Shrink)

@@ -25,6 +25,38 @@ py::object CopyOf(const py::object& value) {
   return std::move(copy);
 }
 
+// Whether an argument is a list of these numbers; of an empty one, whether it is not given.
+bool AreTheSizes(const py::object& given, const Rows& sizes) {
+  if (sizes.empty()) return !IsGiven(given);
+  if (!given || PyList_CheckExact(given.ptr()) == 0) return false;
+  if (static_cast<size_t>(PyList_GET_SIZE(given.ptr())) != sizes.size()) return false;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    PyObject* const item = PyList_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(i));
+    if (PyLong_CheckExact(item) == 0 || PyLong_AsLongLong(item) != sizes[i]) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether the call is one that CallAtOnce() makes: every rank gives x, and the result's memory.
+bool MayBeLikeEarlier(PlainCall::Method method, const PlainLevel::Arguments& given) {
+  switch (method) {
+    case PlainCall::kAllGather:
+    case PlainCall::kAllGatherV:
+    case PlainCall::kAllReduce:
+    case PlainCall::kAllToAllV:
+    case PlainCall::kReduceScatter:
+    case PlainCall::kReduceScatterV:
+      return IsGiven(given.out);
+    case PlainCall::kBroadcast:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Whether x is cut into rows.
 bool HasRows(PlainCall::Method method) {
   return method != PlainCall::kAllReduce && method != PlainCall::kAllReducePartials &&
@@ -134,15 +166,23 @@ void PlainLevel::Refuse(const char* name, const Status& reason) const {
   }
 }
 
-bool PlainLevel::AllReduceAtOnce(const py::object& x, const py::object& op, const py::object& out) {
+bool PlainLevel::Earlier::IsLike(PlainCall::Method of, const Arguments& given) const {
+  return kept != nullptr && method == of && given.op.is(op) && given.dim.is(dim) &&
+         given.root.is(root) && AreTheSizes(given.sizes, sizes) &&
+         AreTheSizes(given.recv_sizes, recv_sizes);
+}
+
+bool PlainLevel::CallAtOnce(PlainCall::Method method, const Arguments& given) {
+  const py::object& x = given.x;
+  const py::object& out = method == PlainCall::kBroadcast ? x : given.out;
   Tensor source;
   Tensor target;
   if (starts() || !ReadInOrder(x, &source) || !(out.is(x) || ReadInOrder(out, &target)))
     return false;
+  const Earlier& earlier = EarlierOf(method, source);
   const TensorDesc& desc = source.view.desc;
-  const Earlier& earlier = EarlierOf(source);
-  const bool is_like = op.is(earlier.op) && desc == earlier.desc &&
-                       (out.is(x) || desc == target.view.desc) &&
+  const bool is_like = earlier.IsLike(method, given) && desc == earlier.x &&
+                       (out.is(x) ? desc : target.view.desc) == earlier.out &&
                        communicator().compares_shapes() == earlier.compares_shapes;
   if (!is_like) return false;
   const UserCall number(communicator().CallOfUser());
@@ -155,8 +195,9 @@ bool PlainLevel::AllReduceAtOnce(const py::object& x, const py::object& op, cons
 }
 
 py::object PlainLevel::Call(PlainCall::Method method, const Arguments& given) {
-  if (method == PlainCall::kAllReduce && AllReduceAtOnce(given.x, given.op, given.out)) {
-    return given.out;
+  const bool is_in_place = method == PlainCall::kBroadcast;
+  if (MayBeLikeEarlier(method, given) && CallAtOnce(method, given)) {
+    return is_in_place ? given.x : given.out;
   }
   // The ranks count alike the calls that they make together.
   const bool is_alone = method == PlainCall::kMatmul;
@@ -188,11 +229,19 @@ py::object PlainLevel::Collective(PlainCall::Method method, const Arguments& giv
     ReadNumbers(given, &part, 1);
     step = StepOf(&part);
   });
-  if (call.method == PlainCall::kAllReduce) {
-    const PlainTensor& x = step.tensors.x;
-    EarlierOf(x) = {given.op, x.view.desc, communicator().compares_shapes(), step.kept};
-  }
+  const bool is_plain = !asks && !IsList(given.x) && call.x.type.empty() && call.x.dim == 0;
+  if (is_plain && MayBeLikeEarlier(method, given)) Remember(method, given, step);
   return Run(&step, 1, part.result);
+}
+
+void PlainLevel::Remember(PlainCall::Method method, const Arguments& given, const Step& step) {
+  const PlainTensors& tensors = step.tensors;
+  Earlier& earlier = EarlierOf(method, tensors.x);
+  earlier = {method, given.op, given.dim, given.root, {}, {}, tensors.x.view.desc,
+             tensors.out.view.desc, communicator().compares_shapes(), step.kept};
+  const char* const name = PlainCall(method).name();
+  if (IsGiven(given.sizes)) earlier.sizes = ReadSizes(name, "sizes", given.sizes);
+  if (IsGiven(given.recv_sizes)) earlier.recv_sizes = ReadSizes(name, "recv_sizes", given.recv_sizes);
 }
 
 // All tensors are checked before the first one moves.

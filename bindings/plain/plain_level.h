@@ -59,9 +59,9 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   bool starts() const { return now_ != nullptr; }
 
   Object Call(PlainCall::Method method, const Arguments& given);
-  // Makes an all_reduce of torch's tensors that is like an earlier one, of which there is nothing
-  // to find out; that would be most of the time of a small call. False: it is none.
-  bool AllReduceAtOnce(const Object& x, const Object& op, const Object& out);
+  // Makes a collective that is like an earlier one, of which there is nothing to find out; that
+  // would be most of the time of a small call. False: it is none, or not of tensors in order.
+  bool CallAtOnce(PlainCall::Method method, const Arguments& given);
   Object Barrier();
   Object Split(const Object& color, const Object& key);
   // A new communicator of the ranks that are left; `timeout_s` 0: the group's.
@@ -115,12 +115,22 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
     std::function<void()> after;
   };
 
-  // A call of all_reduce; of its tensors, their type and shape.
+  // A collective with one x and one given out (of broadcast, x); of its tensors, their type and
+  // shape.
   struct Earlier {
+    PlainCall::Method method = PlainCall::kAllGather;
     Object op;
-    TensorDesc desc;
+    Object dim;
+    Object root;
+    Rows sizes;  // those that were given, as the next ones
+    Rows recv_sizes;
+    TensorDesc x;
+    TensorDesc out;
     bool compares_shapes = false;
     std::shared_ptr<PlainCalls::Kept> kept;
+
+    // Whether a call has the same arguments but for its tensors.
+    bool IsLike(PlainCall::Method of, const Arguments& given) const;
   };
 
   // Runs `work`, whose Python errors are told to the ranks that wait in the call.
@@ -155,13 +165,16 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object Run(Step* steps, size_t count, const Object& result);
   Object InTurn(const char* name, std::function<Object(PlainLevel&)> call);
 
-  Earlier& EarlierOf(const PlainTensor& x) {
-    return earlier_[static_cast<size_t>(x.numel) % earlier_.size()];
+  // Remembers a call that CallAtOnce() could have made.
+  void Remember(PlainCall::Method method, const Arguments& given, const Step& step);
+  Earlier& EarlierOf(PlainCall::Method method, const PlainTensor& x) {
+    const auto numel = static_cast<size_t>(x.numel);
+    return earlier_[(numel + 5 * static_cast<size_t>(method)) % earlier_.size()];
   }
 
   std::shared_ptr<PlainCalls> calls_;
   std::shared_ptr<SentRows> sent_rows_ = std::make_shared<SentRows>();  // of moe.cpp
-  std::array<Earlier, 16> earlier_;  // the last one with so many elements
+  std::array<Earlier, 32> earlier_;  // the last one of a method with so many elements
   Object make_part_;
   std::shared_ptr<PlainLevel> now_;  // what makes the calls that start in their turn; else null
 };

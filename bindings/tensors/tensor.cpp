@@ -38,9 +38,13 @@ DType NumpyType(const py::dtype& dtype) {
   return number >= kFirstUserType ? UserType(dtype) : DType::kUndefined;
 }
 
+PyTypeObject* ArrayClass() {
+  static PyTypeObject* const type = py::detail::npy_api::get().PyArray_Type_;
+  return type;
+}
+
 Status ReadArray(py::handle object, const TensorName& name, Tensor* tensor) {
-  static PyTypeObject* const plain = py::detail::npy_api::get().PyArray_Type_;
-  COLLOPS_CHECK_ARG(Py_TYPE(object.ptr()) == plain || !IsMasked(object), ERROR_INVALID_PARAM,
+  COLLOPS_CHECK_ARG(Py_TYPE(object.ptr()) == ArrayClass() || !IsMasked(object), ERROR_INVALID_PARAM,
                     ToString(name),
                     " is a masked array, and its mask would be lost: pass .filled(value)");
   const py::array array = py::reinterpret_borrow<py::array>(object);
@@ -210,6 +214,23 @@ Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor, CallS
     desc.type_name = WordOfType(object);
   }
   return Ok();
+}
+
+bool ReadInOrder(py::handle object, Tensor* tensor) {
+  const TensorName unnamed{"", ""};
+  const TensorView& view = tensor->view;
+  const Shape& shape = view.desc.shape;
+  if (Py_TYPE(object.ptr()) == ArrayClass()) {
+    if (!ReadArray(object, unnamed, tensor).ok() || view.foreign_endian) return false;
+  } else {
+    bool is_torch = false;
+    if (!TorchToTensor(object, unnamed, tensor, &is_torch).ok() || !is_torch) return false;
+    if (shape.num_dims > 0 && shape.num_dims <= kMaxDims && shape[shape.num_dims - 1] == 2) {
+      return false;
+    }
+  }
+  return view.contiguous && view.device == Device() && shape.num_dims <= kMaxDims &&
+         view.desc.dtype != DType::kUndefined;
 }
 
 bool IsMasked(py::handle object) {

@@ -37,8 +37,9 @@ struct Tensor : PlainTensor {
 Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                 CallStream* stream = nullptr);
 
-// Reads a tensor of torch whose values lie in order in memory of the CPU; false: any other object,
-// or one that has pairs of numbers, which collops.torch may take for complex ones.
+// Reads an array of numpy or a tensor of torch whose values lie in order in memory of the CPU;
+// false: any other object, or a tensor of pairs of numbers, which collops.torch may take for
+// complex ones.
 bool ReadInOrder(pybind11::handle object, Tensor* tensor);
 
 // The kinds that files of their own read; `recognised` is false if the object is of another kind.

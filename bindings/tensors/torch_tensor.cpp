@@ -193,15 +193,6 @@ bool IsTorchTensor(py::handle object) {
   return false;
 }
 
-bool ReadInOrder(py::handle object, Tensor* tensor) {
-  bool is_torch = false;
-  const bool is_read = TorchToTensor(object, {"", ""}, tensor, &is_torch).ok() && is_torch;
-  const Shape& shape = tensor->view.desc.shape;
-  const int last = shape.num_dims - 1;
-  return is_read && tensor->view.contiguous && tensor->view.device == Device() &&
-         shape.num_dims <= kMaxDims && (last < 0 || shape[last] != 2);
-}
-
 Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor, bool* recognised) {
   *recognised = IsTorchTensor(object);
   if (!*recognised) return Ok();

@@ -36,6 +36,11 @@ constexpr int64_t kSizes[] = {0,
                               64,
                               65,
                               4161,
+                              8191,
+                              8192,
+                              33001,
+                              262144,
+                              262145,
                               262208,
                               262209,
                               kPairRingBytes + 1,
@@ -98,6 +103,64 @@ TEST(EverySizeArrivesFromEnvelopeRingAndWindow) {
     EXPECT_EQ(host.NumAnnounced(1), 0);
     EXPECT_TRUE(host.rings_of_bell > 0);
   }
+}
+
+// A message that its sender is writing: the first of its pieces is there.
+struct HalfWritten {
+  Host host{2};
+  Buffer x{Pattern(100000, 5)};
+  Buffer out{100000};
+  std::atomic<uint64_t>& written = PairLayout(host.base(), 2).sender_line(0, 1).pieces_written;
+  TransferHandle sent = host[0].Post(Send(1, 0, &x));
+  const uint64_t all = written.exchange(1);
+  TransferHandle received = host[1].Post(Recv(0, 0, &out));
+
+  // The first bytes have been taken, and the last ones not.
+  bool IsHalfTaken() {
+    const std::vector<std::byte> want = Pattern(100000, 5);
+    constexpr ptrdiff_t kSome = 4096;
+    return std::equal(want.begin(), want.begin() + kSome, out.data()) &&
+           std::all_of(out.data() + out.bytes() - kSome, out.data() + out.bytes(),
+                       [](std::byte byte) { return byte == std::byte{0xa5}; });
+  }
+};
+
+TEST(ABodyIsTakenWhileItIsWritten) {
+  HalfWritten message;
+  EXPECT_TRUE(message.all > 2);
+  message.host[1].Poll();
+  EXPECT_FALSE(message.host[1].Done(message.received));
+  EXPECT_TRUE(message.IsHalfTaken());
+  message.written.store(message.all);
+  Finish(&message.host, 0, message.sent, 1, message.received);
+  EXPECT_TRUE(message.out.Holds(Pattern(100000, 5)));
+}
+
+// The body comes again, through the ring.
+TEST(ALaterEnvelopeNeedsTheSlotOfABodyThatIsHalfTaken) {
+  HalfWritten message;
+  Host& host = message.host;
+  std::deque<Buffer> x, out;
+  std::vector<TransferHandle> sent, received;
+  for (int32_t tag = 1; tag <= 4; ++tag) {
+    x.emplace_back(Pattern(100, static_cast<uint32_t>(tag)));
+    out.emplace_back(100);
+    sent.push_back(host[0].Post(Send(1, tag, &x.back())));
+  }
+  host[1].Poll();
+  EXPECT_TRUE(message.IsHalfTaken());
+  received.push_back(host[1].Post(Recv(0, 4, &out[3])));  // reads the envelopes before it
+  EXPECT_TRUE(host.Settle());
+  message.written.store(message.all);
+  Finish(&host, 0, message.sent, 1, message.received);
+  EXPECT_TRUE(message.out.Holds(Pattern(100000, 5)));
+  EXPECT_EQ(host.NumAnnounced(0), 1);  // the ring
+  for (int32_t tag = 1; tag <= 3; ++tag) {
+    received.push_back(host[1].Post(Recv(0, tag, &out[static_cast<size_t>(tag) - 1])));
+  }
+  EXPECT_TRUE(host.Settle());
+  for (const TransferHandle& each : received) EXPECT_TRUE(host[1].Collect(each).ok());
+  for (uint32_t tag = 1; tag <= 4; ++tag) EXPECT_TRUE(out[tag - 1].Holds(Pattern(100, tag)));
 }
 
 TEST(AFullSetOfEnvelopesStopsOnlyItsSender) {
@@ -225,7 +288,7 @@ std::vector<size_t> WordsOfHeads() {
   };
   for (const int sender : {0, 1}) {
     add(&layout.receiver_line(sender, 1 - sender), 14);
-    add(&layout.sender_line(sender, 1 - sender), 4);
+    add(&layout.sender_line(sender, 1 - sender), 5);
     for (uint64_t slot = 0; slot < 4; ++slot) add(&layout.envelope(sender, 1 - sender, slot), 11);
   }
   return words;

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <thread>
 
+#include "collops/comm/backends/shm/exchange.h"
 #include "faults/ways.h"
 #include "ranks.h"
 
@@ -14,6 +16,7 @@ using collops::AllGatherVCall;
 using collops::Communicator;
 using collops::DType;
 using collops::Status;
+using collops::shm::StageShape;
 
 int32_t Value(int call, int rank, int64_t i) {
   return static_cast<int32_t>(call * 7919 + rank * 104729 + i * 31);
@@ -144,6 +147,20 @@ TEST(ChunksAreShorterWhereOneRankHasMost) {
 }
 
 // One rank's slices for its peers fit into its call record, the other's do not.
+// The first-level cache of the reader still has the lines of the last call's few bytes.
+TEST(FewBytesGoToAnotherSlotInEveryStep) {
+  for (const int ranks : {2, 3, 8, 64, 128}) {
+    for (const StageShape& shape : {StageShape::OneLane(), StageShape::LanePerPeer(ranks)}) {
+      std::set<int64_t> slots;
+      for (uint64_t step = 7; step < 11; ++step) slots.insert(shape.FirstSlot(65536, step));
+      EXPECT_TRUE(slots.size() >= 2);
+      EXPECT_TRUE(*slots.begin() >= 0);
+      EXPECT_TRUE((*slots.rbegin() + 1) * shape.chunk_bytes <= shape.lane_bytes);
+      EXPECT_EQ(shape.FirstSlot(int64_t{1} << 20, 7), 0);
+    }
+  }
+}
+
 TEST(ASliceOfOneRankIsLarge) {
   OnRanks(2, [](Communicator& comm) {
     for (int number = 0; number < 8; ++number) {

@@ -98,6 +98,72 @@ def test_more_calls_than_are_kept() -> None:
     run_ranks(call, 2)
 
 
+def scattered(rank: int, sizes: list[int], dim: int, step: int) -> tuple[Any, Any]:
+    """x of [6, 6] for a sum over two ranks, and this rank's part of it."""
+    x = [np.arange(36.0, dtype="f4").reshape(6, 6) * (r + 2) + step for r in range(2)]
+    begin = sum(sizes[:rank])
+    part = [slice(None), slice(None)]
+    part[dim] = slice(begin, begin + sizes[rank])
+    return x[rank], (x[0] + x[1])[tuple(part)]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_calls_that_differ_in_one_argument(library: str) -> None:
+    """Each is like the one before but for its sizes, dim, op, form of x or root."""
+    wrap = pytest.importorskip("torch").from_numpy if library == "torch" else np.asarray
+
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            sizes = [3, 3]
+            for step in range(12):
+                sizes[:] = [3, 3] if step % 3 else [2, 4]  # the caller's own list
+                given: Any = None if step in (4, 5) else sizes
+                dim = step // 6
+                x, want = scattered(rank, sizes, dim, step)
+                blocks = [wrap(b.copy()) for b in np.split(x, [sizes[0]], axis=dim)]
+                for tensor in (wrap(x), blocks, wrap(x)):
+                    out = wrap(np.full_like(want, np.nan, order="C"))
+                    result = comm.reduce_scatterv(tensor, given, dim=dim, out=out)
+                    assert result is out
+                    np.testing.assert_array_equal(np.asarray(out), want)
+            for root in (0, 1, 0, 1, 1, 0):
+                x = wrap(rows_of(rank, 4))
+                assert comm.broadcast(x, root) is x
+                np.testing.assert_array_equal(np.asarray(x), rows_of(root, 4))
+            for op in ("sum", "max", "sum", "max"):
+                out = wrap(np.full((3, 3), np.nan, "f4"))
+                comm.all_reduce(wrap(np.full((3, 3), rank + 1.0, "f4")), op, out=out)
+                assert (np.asarray(out) == (3 if op == "sum" else 2)).all()
+
+    run_ranks(call, 2)
+
+
+def test_the_root_of_a_reduction_alone_has_a_result() -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            for root in (0, 0, 1, 1):
+                out = np.full((2, 2), -1.0, "f4")
+                result = comm.reduce(rows_of(rank, 2), root=root, out=out)
+                want = rows_of(0, 2) + rows_of(1, 2)
+                assert result is (out if rank == root else None)
+                np.testing.assert_array_equal(out, want if rank == root else -1)
+
+    run_ranks(call, 2)
+
+
+def test_an_array_of_another_byte_order_after_one_of_this() -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            x = [rows_of(r, 2) for r in range(2)]
+            for _ in range(2):
+                got = comm.all_gather(x[rank], out=np.zeros((4, 2), "f4"))
+                np.testing.assert_array_equal(got, np.concatenate(x))
+            with pytest.raises(collops.ArgumentError, match="byte order"):
+                comm.all_gather(x[rank].astype(">f4"), out=np.zeros((4, 2), ">f4"))
+
+    run_ranks(call, 2)
+
+
 @pytest.mark.parametrize("dtype", ["f8", "i4", "?", "S3", "datetime64[s]"])
 def test_the_same_shape_of_another_type(dtype: str) -> None:
     def call(rank: int) -> None:
