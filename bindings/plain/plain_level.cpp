@@ -237,11 +237,20 @@ py::object PlainLevel::Collective(PlainCall::Method method, const Arguments& giv
 void PlainLevel::Remember(PlainCall::Method method, const Arguments& given, const Step& step) {
   const PlainTensors& tensors = step.tensors;
   Earlier& earlier = EarlierOf(method, tensors.x);
-  earlier = {method, given.op, given.dim, given.root, {}, {}, tensors.x.view.desc,
-             tensors.out.view.desc, communicator().compares_shapes(), step.kept};
+  earlier = {method,
+             given.op,
+             given.dim,
+             given.root,
+             {},
+             {},
+             tensors.x.view.desc,
+             tensors.out.view.desc,
+             communicator().compares_shapes(),
+             step.kept};
   const char* const name = PlainCall(method).name();
   if (IsGiven(given.sizes)) earlier.sizes = ReadSizes(name, "sizes", given.sizes);
-  if (IsGiven(given.recv_sizes)) earlier.recv_sizes = ReadSizes(name, "recv_sizes", given.recv_sizes);
+  if (IsGiven(given.recv_sizes))
+    earlier.recv_sizes = ReadSizes(name, "recv_sizes", given.recv_sizes);
 }
 
 // All tensors are checked before the first one moves.

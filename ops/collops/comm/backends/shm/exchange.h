@@ -171,7 +171,7 @@ class Exchange {
   // the call record, `input` holds the long ones.
   template <typename Fill, typename StageFirst>
   Status AnnounceCells(const Agreement& agreement, const SharedInput& input, Fill&& fill,
-                    StageFirst&& stage_first) {
+                       StageFirst&& stage_first) {
     COLLOPS_RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
     CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
     COLLOPS_RETURN_IF_ERROR(PlaceLong(input, 0, &mine));
@@ -179,8 +179,8 @@ class Exchange {
     PublishStaged(input, &mine, stage_first);
     return Ok();
   }
-  // As Announce(), for a call whose body reads the peers' records as they arrive, and stages itself.
-  // `tile_window`: this rank's window for tiles, 0: none.
+  // As Announce(), for a call whose body reads the peers' records as they arrive, and stages
+  // itself. `tile_window`: this rank's window for tiles, 0: none.
   Status Start(const Agreement& agreement, const SharedInput& input, uint32_t tile_window);
   // Reads the records that have arrived since.
   Status ReadArrived();

@@ -98,7 +98,7 @@ bool IsInSlot(int16_t form) {
 constexpr int64_t kPiecesBegin = 64;
 static_assert(sizeof(BodyPlace) <= kPiecesBegin);
 // A shorter body is with the receiver at once when it is published as a whole.
-constexpr int64_t kLeastInPieces = 8 << 10;
+constexpr int64_t kLeastInPieces = 16 << 10;
 
 // A longer body is read in its window, if it is in one, although it may fit into the envelope.
 constexpr int64_t kMostCopiedWindow = (4 << 10) + 64;
@@ -106,11 +106,11 @@ constexpr int64_t kMostCopiedWindow = (4 << 10) + 64;
 // Bytes of a window that are copied before the lane looks after its other messages.
 constexpr int64_t kPieceBytes = 4 << 20;
 
-// The size of a ring's chunks and of pieces, except a message's last; equal on both sides. A message
-// of middling size is cut into eight, so that one side reads while the other still writes; a short
-// one into fewer, because a part's first lines take longer than the others.
+// The size of a ring's chunks and of pieces, except a message's last; equal on both sides. A
+// message of middling size is cut into eight, so that one side reads while the other still writes;
+// a short one into fewer, because a part's first lines take longer than the others.
 int64_t ChunkBytes(int64_t bytes) {
-  const int64_t part = std::max((bytes + 7) / 8, std::min(bytes / 4, 2 * kLeastPairChunkBytes));
+  const int64_t part = std::max((bytes + 7) / 8, std::min(bytes / 4, 4 * kLeastPairChunkBytes));
   const int64_t pages = (part + kLeastPairChunkBytes - 1) / kLeastPairChunkBytes;
   return std::min(std::max<int64_t>(pages, 1) * kLeastPairChunkBytes, kPairChunkBytes);
 }
@@ -347,13 +347,13 @@ BodyStep ShmPairWire::TakePieces(int rank, const Envelope& envelope, void* data,
   const uint64_t ready = UnreadForReceiver(layout_.sender_line(rank, rank_).pieces_written,
                                            static_cast<uint64_t>(envelope.place.offset));
   const int64_t piece = ChunkBytes(bytes);
+  const auto pieces = static_cast<uint64_t>((bytes + piece - 1) / piece);
+  const int64_t end = std::min(bytes, static_cast<int64_t>(std::min(ready, pieces)) * piece);
   const std::byte* const body =
       PairLayout::Inline(&layout_.envelope(rank, rank_, envelope.number)) + kPiecesBegin;
-  while (*taken < bytes && static_cast<uint64_t>(*taken / piece) < ready) {
-    const int64_t part = std::min(piece, bytes - *taken);
-    kernels::Copy(static_cast<std::byte*>(data) + *taken, body + *taken, part);
-    *taken += part;
-  }
+  // At once, because the first lines of a copy take longer than the others.
+  kernels::Copy(static_cast<std::byte*>(data) + *taken, body + *taken, end - *taken);
+  *taken = std::max(*taken, end);
   if (*taken < bytes) return BodyStep::kPart;
   from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
   return BodyStep::kTaken;

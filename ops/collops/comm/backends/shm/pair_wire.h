@@ -217,12 +217,12 @@ struct Doorbell {
 };
 
 // A rank's end of the pair wires of one host. A body that fits travels in its envelope; until the
-// receiver wants it, it stays in the slot, unless a later envelope needs the slot. One of 8 KiB and
-// more follows its envelope piece by piece, so that the receiver copies while the sender still
-// writes. A body of more than 4 KiB in a window is read in place. Any other body waits at the sender until a verdict kGo,
-// and then passes through a ring of chunks, one ring per ordered pair of ranks. Owned by the
-// communicator; one thread at a time; waits for no one. Numbers that a peer wrote are copied once
-// and checked before they are used.
+// receiver wants it, it stays in the slot, unless a later envelope needs the slot. One of 16 KiB
+// and more follows its envelope piece by piece, so that the receiver copies while the sender still
+// writes. A body of more than 4 KiB in a window is read in place. Any other body waits at the
+// sender until a verdict kGo, and then passes through a ring of chunks, one ring per ordered pair
+// of ranks. Owned by the communicator; one thread at a time; waits for no one. Numbers that a peer
+// wrote are copied once and checked before they are used.
 class ShmPairWire : public PairWire {
  public:
   static int64_t Bytes(int rank_size) { return PairLayout::Bytes(rank_size); }

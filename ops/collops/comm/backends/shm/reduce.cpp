@@ -198,8 +198,8 @@ Status AllReduceInOneStep(Exchange* exchange, const AllReduceCall& call) {
   const auto* const x = static_cast<const std::byte*>(call.x);
   // If the output overwrites x, peers cannot read x in place.
   const SharedInput input{x, bytes, call.x == call.output};
-  COLLOPS_RETURN_IF_ERROR(exchange->Announce(
-      *call.agreement, input, [&] { StageFirst(exchange, kShape, 0, x, bytes); }));
+  COLLOPS_RETURN_IF_ERROR(exchange->Announce(*call.agreement, input,
+                                             [&] { StageFirst(exchange, kShape, 0, x, bytes); }));
   COLLOPS_RETURN_IF_ERROR(exchange->AwaitAll());
   SliceSum sum(exchange, kShape, call.dtype, call.op, bytes);
   for (int r = 0; r < exchange->size(); ++r) {
