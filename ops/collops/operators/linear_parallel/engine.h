@@ -92,7 +92,8 @@ struct LinearSchedule {
   std::vector<RowPiece> pieces;  // of the first strip
   std::vector<ColumnStrip> strips;
   std::vector<LinearStep> steps;
-  bool sums = false;  // over the ranks of the scatter group
+  bool sums = false;         // over the ranks of the scatter group
+  bool all_reduces = false;  // every rank gets all rows of the sums
 
   // Places in the workspace.
   int64_t gathered = 0;
@@ -103,7 +104,6 @@ struct LinearSchedule {
   int64_t token_scales = 0;  // of all gathered rows
   int64_t wide_weight = 0;   // what an int8 weight for rows of another type stands for
   bool overlaps = false;     // collectives and products run at the same time, on two streams
-  bool all_reduces = false;  // every rank gets all rows of the sums
   bool has_tiles = false;    // else products go right into the output
   bool converts = false;     // operands become float32, because products of their type do not
 
@@ -154,6 +154,13 @@ inline bool WidensWeight(const LinearPlan& plan) {
 // Whether what the ranks computed is summed over a group.
 inline bool SumsPartials(const LinearPlan& plan) {
   return plan.layout.scatter.ranks.size() > 1;
+}
+
+// Whether every rank that sums gets all rows.
+inline bool AllReduces(const LinearPlan& plan) {
+  const LinearLayout& layout = plan.layout;
+  return SumsPartials(plan) && std::all_of(layout.scatter.rows.begin(), layout.scatter.rows.end(),
+                                           [&](int64_t rows) { return rows == layout.total_rows; });
 }
 
 inline int64_t RowBytes(const LinearPlan& plan) {

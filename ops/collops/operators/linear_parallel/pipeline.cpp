@@ -27,11 +27,12 @@ Status AcceptsCalls(const EnginePlace& place) {
 Status PlanInTurn(LinearPlan* plan) {
   const std::shared_ptr<LinearSchedule> schedule = CutForCpu(*plan);
   Places places = PlaceRows(plan);
-  schedule->tiles[0] = places.Take(plan->gemm.num_roots * TileBytes(*plan));
+  const int64_t columns = schedule->strips.empty() ? 0 : schedule->strips.front().columns;
+  const int64_t row_bytes = columns * int64_t{sizeof(float)};  // no strip is wider
+  schedule->tiles[0] = places.Take(plan->gemm.num_roots * plan->layout.total_rows * row_bytes);
   if (schedule->sums) {
     const auto tiles = static_cast<int64_t>(std::max<size_t>(plan->tree.size(), 1));
-    schedule->slots[0] =
-        places.Take(tiles * OwnRows(*plan) * plan->gemm.StripColumns(0) * int64_t{sizeof(float)});
+    schedule->slots[0] = places.Take(tiles * OwnRows(*plan) * row_bytes);
   }
   if (!schedule->gathers.empty()) {  // no chunk is longer than the first
     const GatherChunk& chunk = schedule->gathers.front();
@@ -70,17 +71,28 @@ class LinearInTurn {
       case LinearStep::kGather:
         return Gather(plan_.schedule->gathers[static_cast<size_t>(step.piece.chunk)]);
       case LinearStep::kMultiply:
-        Multiply(step.strip);
+        Multiply(StripOf(step));
         return Ok();
       case LinearStep::kSum:
-        return Sum(plan_.schedule->strips[static_cast<size_t>(step.strip)]);
+        return Sum(StripOf(step));
       case LinearStep::kStore:
-        Store(plan_.schedule->strips[static_cast<size_t>(step.strip)], step.strip);
+        Store(StripOf(step));
         return Ok();
       case LinearStep::kConvertWeight:
         break;
     }
     return Ok();
+  }
+
+  const ColumnStrip& StripOf(const LinearStep& step) const {
+    return plan_.schedule->strips[static_cast<size_t>(step.strip)];
+  }
+
+  // The product's strips in it.
+  static Range ProductStrips(const ColumnStrip& strip) {
+    const int64_t columns = kernels::kGemmStripColumns;
+    const int64_t first = strip.begin / columns;
+    return {first, first + (strip.columns + columns - 1) / columns};
   }
 
   // The chunk's rows of every member, as far as it has them.
@@ -105,24 +117,28 @@ class LinearInTurn {
     return Ok();
   }
 
-  void Multiply(int64_t strip) {
+  void Multiply(const ColumnStrip& strip) {
     if (rows_.joins() && !rows_.joined()) rows_.Join();
-    const int64_t ld = plan_.gemm.StripColumns(strip);
-    std::vector<LinearStrip::Task> tasks;
-    if (rows_.joined()) {
-      tasks.push_back({rows_.all(), tile_});
-    } else {
-      for (const GatheredRows::Group& group : rows_.groups()) {
-        tasks.push_back({group, tile_ + group.first_row * ld});
+    const Range strips = ProductStrips(strip);
+    for (int64_t number = strips.begin; number < strips.end; ++number) {
+      float* const tile = tile_ + plan_.gemm.StripBegin(number) - strip.begin;
+      std::vector<LinearStrip::Task> tasks;
+      if (rows_.joined()) {
+        tasks.push_back({rows_.all(), tile});
+      } else {
+        for (const GatheredRows::Group& group : rows_.groups()) {
+          tasks.push_back({group, tile + group.first_row * strip.columns});
+        }
       }
-    }
-    for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
-      strip_.Multiply(tasks, strip, k_block, ld);
+      for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
+        strip_.Multiply(tasks, number, k_block, strip.columns);
+      }
     }
   }
 
   Status Sum(const ColumnStrip& strip) {
     if (!plan_.tree.empty()) return SendRoots(strip);
+    if (plan_.schedule->all_reduces) return AddAll(strip);
     ReduceScatterVCall call;
     call.agreement = &sums_;
     call.dtype = DType::kFloat32;
@@ -132,6 +148,16 @@ class LinearInTurn {
     call.send_counts = strip.counts.data();
     call.sdispls = strip.displs.data();
     return InGroup(plan_, plan_.layout.scatter.ranks, parts_.scatter->ReduceScatterV(call));
+  }
+
+  Status AddAll(const ColumnStrip& strip) {
+    AllReduceCall call;
+    call.agreement = &sums_of_all_;
+    call.dtype = DType::kFloat32;
+    call.x = tile_;
+    call.output = sum_;
+    call.count = plan_.layout.total_rows * strip.columns;
+    return InGroup(plan_, plan_.layout.scatter.ranks, parts_.scatter->AllReduce(call));
   }
 
   // To each member its rows of this rank's roots: the first root of all ranks, then the second of
@@ -169,13 +195,16 @@ class LinearInTurn {
     return Ok();
   }
 
-  void Store(const ColumnStrip& strip, int64_t number) {
+  void Store(const ColumnStrip& strip) {
     const float* const from = SumsPartials(plan_) ? sum_ : tile_;
-    std::vector<const float*> tiles = {from};
-    for (size_t i = 1; i < plan_.tree.size(); ++i) {
-      tiles.push_back(from + static_cast<int64_t>(i) * OwnRows(plan_) * strip.columns);
+    const Range strips = ProductStrips(strip);
+    for (int64_t number = strips.begin; number < strips.end; ++number) {
+      std::vector<const float*> tiles = {from + plan_.gemm.StripBegin(number) - strip.begin};
+      for (size_t i = 1; i < plan_.tree.size(); ++i) {
+        tiles.push_back(from + static_cast<int64_t>(i) * OwnRows(plan_) * strip.columns);
+      }
+      strip_.Store(tiles.data(), tiles.size(), strip.columns, number, 0, OwnRows(plan_));
     }
-    strip_.Store(tiles.data(), tiles.size(), strip.columns, number, 0, OwnRows(plan_));
   }
 
   const LinearRun& run_;
@@ -188,6 +217,7 @@ class LinearInTurn {
   // All that they move has been agreed on.
   const Agreement gathers_ = Agreement("AllGatherV");
   const Agreement sums_ = Agreement("ReduceScatterV");
+  const Agreement sums_of_all_ = Agreement("AllReduce");
 };
 
 Status RunLocal(const LinearRun& run) {

@@ -255,15 +255,34 @@ void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_
 void LinearStrip::Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
                         int64_t output_row, int64_t rows) const {
   const LinearPlan& plan = run_.plan;
-  const GemmPlan& gemm = plan.gemm;
-  const int64_t item = SizeOf(plan.output_dtype);
-  const int64_t first = gemm.StripBegin(strip) * item;
+  const int64_t ld = plan.gemm.n;
+  auto* const out = static_cast<std::byte*>(run_.tensors.output) +
+                    (output_row * ld + plan.gemm.StripBegin(strip)) * SizeOf(plan.output_dtype);
+  kernels::StoreSum(plan.output_dtype, tiles, static_cast<int>(num_tiles), ld_tile, Residual(strip),
+                    rows, plan.gemm.StripColumns(strip), out, ld, plan.divisor,
+                    plan.tree.empty() ? nullptr : &plan.tree);
+}
+
+void LinearStrip::Sum(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
+                      float* sum) const {
+  const LinearPlan& plan = run_.plan;
+  kernels::StoreSum(DType::kFloat32, tiles, static_cast<int>(num_tiles), ld_tile, nullptr,
+                    plan.layout.total_rows, plan.gemm.StripColumns(strip), sum, ld_tile,
+                    plan.divisor, plan.tree.empty() ? nullptr : &plan.tree);
+}
+
+void LinearStrip::StoreSummed(const float* sum, int64_t ld_tile, int64_t strip) const {
+  const LinearPlan& plan = run_.plan;
+  auto* const out = static_cast<std::byte*>(run_.tensors.output) +
+                    plan.gemm.StripBegin(strip) * SizeOf(plan.output_dtype);
+  kernels::StoreSum(plan.output_dtype, &sum, 1, ld_tile, Residual(strip), plan.layout.total_rows,
+                    plan.gemm.StripColumns(strip), out, plan.gemm.n);
+}
+
+const void* LinearStrip::Residual(int64_t strip) const {
   const auto* const residual = static_cast<const std::byte*>(run_.tensors.residual);
-  kernels::StoreSum(
-      plan.output_dtype, tiles, static_cast<int>(num_tiles), ld_tile,
-      residual == nullptr ? nullptr : residual + first, rows, gemm.StripColumns(strip),
-      static_cast<std::byte*>(run_.tensors.output) + output_row * gemm.n * item + first, gemm.n,
-      plan.divisor, plan.tree.empty() ? nullptr : &plan.tree);
+  const int64_t first = run_.plan.gemm.StripBegin(strip) * SizeOf(run_.plan.output_dtype);
+  return residual == nullptr ? nullptr : residual + first;
 }
 
 }  // namespace collops

@@ -99,7 +99,16 @@ class LinearStrip {
   void Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
              int64_t output_row, int64_t rows) const;
 
+  // The same for all rows in two steps: the sum, which may replace one of the tiles; and what is
+  // stored of that.
+  void Sum(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
+           float* sum) const;
+  void StoreSummed(const float* sum, int64_t ld_tile, int64_t strip) const;
+
  private:
+  // Its columns of a strip, or null.
+  const void* Residual(int64_t strip) const;
+
   const LinearRun& run_;
   std::vector<kernels::RowGroup> groups_;  // of one Multiply()
 };

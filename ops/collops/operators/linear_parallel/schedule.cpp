@@ -13,6 +13,9 @@ namespace {
 // Rows of one member in one AllGatherV on the CPU: about this many bytes, in whole pieces that can
 // be packed.
 constexpr int64_t kRowsBytes = 1 << 20;
+// Of the products that the ranks add up in one call, where those of a strip are less: a call's
+// start then does not count.
+constexpr int64_t kSumBytes = 1 << 20;
 // On a device: bytes that one AllGatherV brings of each rank, and of one tile. Long enough that a
 // call's start does not count, short enough that most of a matrix is left to overlap with.
 constexpr int64_t kChunkBytes = 8 << 20;
@@ -64,6 +67,13 @@ void CutStrips(const LinearPlan& plan, int64_t first, int64_t columns, LinearSch
     begin += strip.columns;
     schedule->strips.push_back(std::move(strip));
   }
+}
+
+// How many strips of the product are summed at a time. Leaves have several tiles for each.
+int64_t StripsAtOnce(const LinearPlan& plan) {
+  if (!SumsPartials(plan) || plan.layout.leaves.count > 0) return 1;
+  const int64_t row_bytes = kernels::kGemmStripColumns * int64_t{sizeof(float)};
+  return std::max<int64_t>(kSumBytes / row_bytes / std::max<int64_t>(plan.layout.total_rows, 1), 1);
 }
 
 // Whether a product of so many rows and columns is worth a launch of its own.
@@ -266,11 +276,13 @@ std::shared_ptr<LinearSchedule> CutForCpu(const LinearPlan& plan) {
   auto schedule = std::make_shared<LinearSchedule>();
   schedule->in_turn = true;
   schedule->sums = SumsPartials(plan);
+  schedule->all_reduces = AllReduces(plan);
   const int64_t unit = kernels::kGemmRowUnit;
   const int64_t row_bytes = std::max<int64_t>(RowBytes(plan), 1);
   const int64_t at_once = unit * std::max<int64_t>(kRowsBytes / unit / row_bytes, 1);
   if (Gathers(plan)) CutGathers(plan, at_once, true, schedule.get());
-  CutStrips(plan, kernels::kGemmStripColumns, kernels::kGemmStripColumns, schedule.get());
+  const int64_t columns = kernels::kGemmStripColumns * StripsAtOnce(plan);
+  CutStrips(plan, columns, columns, schedule.get());
   schedule->pieces = {{RowPiece::kInX, 0, plan.layout.total_rows}};
   MakeSteps(plan, schedule.get());
   return schedule;
@@ -279,11 +291,8 @@ std::shared_ptr<LinearSchedule> CutForCpu(const LinearPlan& plan) {
 std::shared_ptr<LinearSchedule> CutForDevice(const LinearPlan& plan, bool in_turn) {
   auto schedule = std::make_shared<LinearSchedule>();
   schedule->in_turn = in_turn;
-  const std::vector<int64_t>& rows = plan.layout.scatter.rows;
-  const int64_t total = plan.layout.total_rows;
   schedule->sums = SumsPartials(plan);
-  schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
-                                                        [&](int64_t n) { return n == total; });
+  schedule->all_reduces = AllReduces(plan);
   const bool rounds_leaves = plan.layout.leaves.count > 0 && plan.output_dtype != DType::kFloat32;
   schedule->has_tiles = schedule->sums || plan.has_residual || MultipliesInt8(plan) ||
                         plan.layout.quant.has_token_scale || rounds_leaves;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -73,13 +74,11 @@ Status AcceptsWindows(const EnginePlace& place) {
 }
 
 // Two, so that adding up one strip and multiplying the next overlap. Small ones are kept longer:
-// ranks that share a core then take turns less often. Never all strips, but for
-// the narrowest products.
+// ranks that share a core then take turns less often.
 int64_t TileSlots(int64_t num_strips, int64_t tile_bytes) {
   constexpr int64_t kRingBytes = 1 << 20;
   const int64_t fitting = kRingBytes / std::max<int64_t>(tile_bytes, 1);
-  const int64_t most = std::max<int64_t>(std::min({fitting, num_strips / 2, int64_t{8}}), 2);
-  return std::min(most, num_strips);
+  return std::min(std::max<int64_t>(fitting, 2), num_strips);
 }
 
 Status PlanWindows(LinearPlan* plan) {
@@ -96,6 +95,18 @@ Status PlanWindows(LinearPlan* plan) {
   return Ok();
 }
 
+// Whether the ranks share out the sums of rows that all of them want. Two would only wait for each
+// other once more.
+bool SharesSums(const LinearPlan& plan) {
+  return plan.layout.scatter.ranks.size() > 2 && AllReduces(plan) && plan.layout.total_rows > 0;
+}
+
+// Whether all ranks that add up have announced the call.
+bool AllHeard(const LinearPlan& plan, const FusedCall& call) {
+  const std::vector<int>& ranks = plan.layout.scatter.ranks;
+  return std::all_of(ranks.begin(), ranks.end(), [&](int r) { return call.HasAnnounced(r); });
+}
+
 std::vector<int64_t> FirstRows(const std::vector<int64_t>& rows) {
   std::vector<int64_t> first(rows.size() + 1, 0);
   std::partial_sum(rows.begin(), rows.end(), first.begin() + 1);
@@ -108,6 +119,28 @@ size_t GroupWith(const std::vector<int64_t>& first_rows, int64_t row) {
   return static_cast<size_t>(after - first_rows.begin()) - 1;
 }
 
+// The sums of partial products over a group, of each strip of columns as soon as every member has
+// signalled its part. Lives during one fused call; waits for no one. A rank signals at [0, members
+// gathered from) how many strips of that group of rows are computed.
+class Sums {
+ public:
+  Sums() = default;
+  Sums(const Sums&) = delete;
+  Sums& operator=(const Sums&) = delete;
+  virtual ~Sums() = default;
+
+  // Adds up what has come; `moved` becomes true if anything had.
+  virtual Status Take(bool* moved) = 0;
+  virtual bool CanTake() const = 0;
+  virtual bool Done() const = 0;
+
+  // Whether the tile of a group for `strip` may be written: its readers have read the one before.
+  virtual bool IsFree(size_t group, int64_t strip) const = 0;
+  // Whether all is there that its readers need to read the one before, so that it will be free
+  // soon.
+  virtual bool IsAboutToBeFree(size_t group, int64_t strip) const = 0;
+};
+
 // Where a rank's partial sums lie in the call's window, a ring of tiles, one for each root of each
 // strip of columns: the offset, in floats, of a row among all rows of the product.
 int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip, int64_t root = 0) {
@@ -115,25 +148,17 @@ int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip, int64_t r
   return (tile * plan.layout.total_rows + row) * plan.gemm.StripColumns(0);
 }
 
-// The sums of this rank's rows over its group, in rank order, each strip of columns as soon as
-// every member has signalled its part. Lives during one fused call; waits for no one.
-//
-// Signals of a rank: [0, members gathered from) strips of that group of rows that are computed;
-// from rank_size on, for each member summed over and each of its groups, strips that are read.
-class PartialSums {
+// The sums of this rank's rows, in rank order. From rank_size on a rank signals, for each member
+// summed over and each of its groups, how many strips it has read.
+class PartialSums : public Sums {
  public:
   PartialSums(const LinearRun& run, FusedCall* call);
 
-  // Adds up what has come; `moved` becomes true if anything had.
-  Status Take(bool* moved);
-  bool CanTake() const;
-  bool Done() const;
-
-  // Whether the tile of a group for `strip` may be written: its readers have read the one before.
-  bool IsFree(size_t group, int64_t strip) const;
-  // Whether all is there that its readers need to read the one before, so that it will be free
-  // soon.
-  bool IsAboutToBeFree(size_t group, int64_t strip) const;
+  Status Take(bool* moved) override;
+  bool CanTake() const override;
+  bool Done() const override;
+  bool IsFree(size_t group, int64_t strip) const override;
+  bool IsAboutToBeFree(size_t group, int64_t strip) const override;
 
  private:
   // Rows of the output that lie in one group of every member.
@@ -152,7 +177,6 @@ class PartialSums {
   Range OutputRows(size_t member) const;
   Status Locate();
   void CutPieces();
-  bool AllHeard() const;
   bool CanTake(const Piece& piece) const;
   void Sum(const Piece& piece) const;
   void TellRead(size_t member, size_t group) const;
@@ -172,11 +196,6 @@ PartialSums::PartialSums(const LinearRun& run, FusedCall* call)
 Range PartialSums::OutputRows(size_t member) const {
   const LinearLayout& layout = plan_.layout;
   return {layout.scatter.begin[member], layout.scatter.begin[member] + layout.scatter.rows[member]};
-}
-
-bool PartialSums::AllHeard() const {
-  const std::vector<int>& ranks = plan_.layout.scatter.ranks;
-  return std::all_of(ranks.begin(), ranks.end(), [this](int r) { return call_->HasAnnounced(r); });
 }
 
 // What the others told of their rows is checked here, before it becomes an offset.
@@ -231,7 +250,7 @@ bool PartialSums::CanTake(const Piece& piece) const {
 }
 
 bool PartialSums::CanTake() const {
-  if (!located_) return AllHeard();
+  if (!located_) return AllHeard(plan_, *call_);
   return std::any_of(pieces_.begin(), pieces_.end(), [this](const Piece& p) { return CanTake(p); });
 }
 
@@ -244,7 +263,7 @@ bool PartialSums::Done() const {
 
 Status PartialSums::Take(bool* moved) {
   if (!located_) {
-    if (!AllHeard()) return Ok();
+    if (!AllHeard(plan_, *call_)) return Ok();
     COLLOPS_RETURN_IF_ERROR(Locate());
     *moved = true;
   }
@@ -314,6 +333,122 @@ bool PartialSums::IsAboutToBeFree(size_t group, int64_t strip) const {
   });
 }
 
+// The sums of all rows where every rank wants all of them: a strip is added up by one rank, in the
+// place of its own part, where the others read it. So each rank reads two strips for every one, not
+// as many as there are ranks.
+class SharedSums : public Sums {
+ public:
+  SharedSums(const LinearRun& run, FusedCall* call)
+      : plan_(run.plan),
+        strip_(run),
+        call_(call),
+        ranks_(plan_.layout.scatter.ranks.size()),
+        next_own_(plan_.layout.scatter.index) {}
+
+  Status Take(bool* moved) override {
+    if (tiles_.empty()) {
+      if (!AllHeard(plan_, *call_)) return Ok();
+      COLLOPS_RETURN_IF_ERROR(Locate());
+      *moved = true;
+    }
+    while (CanAdd()) {
+      Add(next_own_);
+      call_->Signal(kAdded, next_own_ + 1);
+      next_own_ += static_cast<int64_t>(ranks_);
+      *moved = true;
+    }
+    while (CanStore()) {
+      const float* const sum = Tile(Adder(next_), next_, 0);
+      strip_.StoreSummed(sum, plan_.gemm.StripColumns(0), next_);
+      call_->Signal(kStored, ++next_);
+      *moved = true;
+    }
+    return Ok();
+  }
+
+  bool CanTake() const override {
+    return tiles_.empty() ? AllHeard(plan_, *call_) : CanAdd() || CanStore();
+  }
+
+  bool Done() const override { return !tiles_.empty() && next_ == plan_.gemm.num_strips(); }
+
+  // A part has been read once its strip is added up, and the sum once all have stored it.
+  bool IsFree(size_t /*group*/, int64_t strip) const override {
+    const int64_t before = strip - plan_.memory.tile_slots;
+    if (before < 0) return call_->WindowIsFree();
+    const size_t adder = Adder(before);
+    if (adder != static_cast<size_t>(plan_.layout.scatter.index)) return IsAdded(before);
+    return AllSignalled(kStored, before);
+  }
+
+  // There is one group only.
+  bool IsAboutToBeFree(size_t /*group*/, int64_t /*strip*/) const override { return false; }
+
+ private:
+  // How many strips are computed, added up (of those that this rank adds, up to the last one), and
+  // stored.
+  enum : int { kComputed, kAdded, kStored };
+
+  size_t Adder(int64_t strip) const { return static_cast<size_t>(strip) % ranks_; }
+  int RankOf(size_t member) const { return plan_.layout.scatter.ranks[member]; }
+
+  const float* Tile(size_t member, int64_t strip, int64_t root) const {
+    return tiles_[member] + TileOffset(plan_, 0, strip, root);
+  }
+
+  bool AllSignalled(int index, int64_t strip) const {
+    const std::vector<int>& ranks = plan_.layout.scatter.ranks;
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](int r) { return call_->Signalled(r, index) > strip; });
+  }
+
+  bool IsAdded(int64_t strip) const {
+    return call_->Signalled(RankOf(Adder(strip)), kAdded) > strip;
+  }
+  bool CanAdd() const {
+    return next_own_ < plan_.gemm.num_strips() && AllSignalled(kComputed, next_own_);
+  }
+  bool CanStore() const { return next_ < plan_.gemm.num_strips() && IsAdded(next_); }
+
+  Status Locate() {
+    std::vector<const float*> found;
+    for (size_t m = 0; m < ranks_; ++m) {
+      const std::byte* tiles = call_->window();
+      if (m != static_cast<size_t>(plan_.layout.scatter.index)) {
+        COLLOPS_RETURN_IF_ERROR(call_->PeerWindow(RankOf(m), &tiles));
+      }
+      found.push_back(reinterpret_cast<const float*>(tiles));
+    }
+    tiles_ = std::move(found);
+    return Ok();
+  }
+
+  void Add(int64_t strip) const {
+    std::vector<const float*> partials;
+    for (size_t m = 0; m < ranks_; ++m) {
+      for (int64_t root = 0; root < RootsOf(plan_, m); ++root) {
+        partials.push_back(Tile(m, strip, root));
+      }
+    }
+    auto* const sum = reinterpret_cast<float*>(call_->window()) + TileOffset(plan_, 0, strip);
+    strip_.Sum(partials.data(), partials.size(), plan_.gemm.StripColumns(0), strip, sum);
+  }
+
+  const LinearPlan& plan_;
+  const LinearStrip strip_;
+  FusedCall* call_;
+  const size_t ranks_;
+  std::vector<const float*> tiles_;  // of each member, once all have announced the call
+  int64_t next_own_;                 // strip that this rank adds up
+  int64_t next_ = 0;                 // strip that is stored
+};
+
+std::unique_ptr<Sums> MakeSums(const LinearRun& run, FusedCall* call) {
+  if (!SumsPartials(run.plan)) return nullptr;
+  if (SharesSums(run.plan)) return std::make_unique<SharedSums>(run, call);
+  return std::make_unique<PartialSums>(run, call);
+}
+
 // Multiplies the rows that are there while others arrive, and sums partial products as they come.
 // No barrier inside.
 class WindowsLinear {
@@ -324,8 +459,8 @@ class WindowsLinear {
         rows_(run),
         strip_(run),
         next_strip_(rows_.groups().size(), 0),
-        tile_(reinterpret_cast<float*>(run.workspace + plan_.memory.tile)) {
-    if (SumsPartials(plan_)) sums_.emplace(run, call);
+        tile_(reinterpret_cast<float*>(run.workspace + plan_.memory.tile)),
+        sums_(MakeSums(run, call)) {
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (rows_.groups()[g].rows == 0) next_strip_[g] = plan_.gemm.num_strips();
     }
@@ -500,7 +635,7 @@ class WindowsLinear {
   std::vector<size_t> chosen_;
   float* tile_;
   const int64_t ld_ = plan_.gemm.StripColumns(0);
-  std::optional<PartialSums> sums_;
+  const std::unique_ptr<Sums> sums_;  // null: nothing is summed
   Patience patience_;
   const bool traced_ = TraceStrips();
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

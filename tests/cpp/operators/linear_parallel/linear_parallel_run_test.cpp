@@ -35,6 +35,11 @@ std::vector<Case> Cases() {
   const std::vector<std::vector<int64_t>> far_scatter = {{160, 160}, {250, 70}};
   return {
       {kType0, 1, 3, true, {}, {}, 11, 70, 1000, true, true},
+      // More strips than ranks, in tiles that are written again, and fewer.
+      {kType0, 1, 3, true, {}, {}, 300, 9, 3000, true, true},
+      Of(DType::kBFloat16, {kType0, 1, 4, true, {}, {}, 1, 40, 4000, true, false}),
+      {kType0, 1, 4, true, {}, {}, 7, 40, 700, false, false},
+      {kType0, 1, 3, true, {}, {}, 0, 5, 6, true, true},
       {kType1, 1, 3, true, {}, {{0, 7, 4}}, 11, 65, 400, true, true},
       {kType2, 4, 1, true, {{9, 0, 1, 40}}, {}, 0, 1030, 500, false, false},
       {kType4, 2, 2, true, {{5, 6}, {1, 10}}, {{4, 7}, {11, 0}}, 0, 513, 900, true, true},
@@ -48,6 +53,7 @@ std::vector<Case> Cases() {
       Of(DType::kFloat32, {kType2, 2, 1, true, {{30, 26}}, {}, 0, 70000, 5, true, false}),
       // Leaves that are no whole subtrees, so that ranks have several sums, and other numbers.
       InLeaves(9, {kType0, 1, 3, true, {}, {}, 11, 69, 1000, true, true}),
+      InLeaves(12, {kType0, 1, 4, true, {}, {}, 30, 66, 3900, true, true}),
       InLeaves(6, {kType4, 2, 2, false, gather, scatter, 0, 66, 385, false, true}),
       InLeaves(10, {kType4, 2, 2, true, far_gather, far_scatter, 0, 1500, 40, true, false}),
       InLeaves(5,
