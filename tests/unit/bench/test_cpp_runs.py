@@ -137,12 +137,12 @@ def test_a_run_without_mpis_has_no_picture(
     assert not (tmp_path / "run.png").exists()
 
 
-def test_the_page_has_the_tables_of_the_kept_runs() -> None:
-    """collops bench cpp --summary bench/kept/*.json writes what stands between the two marks."""
+@pytest.mark.parametrize("machine", ["zen3", "xeon"])
+def test_the_page_has_the_tables_of_the_kept_runs(machine: str) -> None:
+    """collops bench cpp --summary of a machine's files writes what stands between its marks."""
     page = (ROOT / "docs" / "performance.md").read_text()
-    shown = page.split("<!-- bench cpp --summary begins -->\n")[1]
-    shown = shown.split("<!-- bench cpp --summary ends -->")[0]
-    kept = runs.read_runs(sorted((ROOT / "bench" / "kept").glob("*.json")))
+    shown = page.split(f"<!-- {machine} begins -->\n")[1].split(f"<!-- {machine} ends -->")[0]
+    kept = runs.read_runs(sorted((ROOT / "bench" / "kept").glob(f"{machine}_*.json")))
     assert shown == runs.summary([point for run in kept for point in runs.points_of(run)])
 
 
