@@ -2,6 +2,7 @@
 // of every kind, which choose the chunks.
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -150,12 +151,18 @@ TEST(ChunksAreShorterWhereOneRankHasMost) {
 // The first-level cache of the reader still has the lines of the last call's few bytes.
 TEST(FewBytesGoToAnotherSlotInEveryStep) {
   for (const int ranks : {2, 3, 8, 64, 128}) {
-    for (const StageShape& shape : {StageShape::OneLane(), StageShape::LanePerPeer(ranks)}) {
+    const StageShape lane = StageShape::OneLane();
+    for (const StageShape& shape :
+         {lane, lane.ForSkew(65536, 65536), StageShape::LanePerPeer(ranks)}) {
+      const int64_t bytes = std::min<int64_t>(65536, shape.lane_bytes / 2);
       std::set<int64_t> slots;
-      for (uint64_t step = 7; step < 11; ++step) slots.insert(shape.FirstSlot(65536, step));
+      for (uint64_t step = 7; step < 11; ++step) slots.insert(shape.FirstSlot(bytes, step));
       EXPECT_TRUE(slots.size() >= 2);
-      EXPECT_TRUE(*slots.begin() >= 0);
-      EXPECT_TRUE((*slots.rbegin() + 1) * shape.chunk_bytes <= shape.lane_bytes);
+      EXPECT_EQ(*slots.begin(), 0);
+      EXPECT_TRUE((*slots.rbegin() + shape.NumChunks(bytes)) * shape.chunk_bytes <=
+                  shape.lane_bytes);
+      // The places of two steps do not overlap.
+      EXPECT_TRUE(*std::next(slots.begin()) >= shape.NumChunks(bytes));
       EXPECT_EQ(shape.FirstSlot(int64_t{1} << 20, 7), 0);
     }
   }

@@ -165,7 +165,7 @@ StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const v
       source_(static_cast<const std::byte*>(source)),
       bytes_(bytes),
       reader_(reader),
-      num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
+      num_chunks_(shape.NumChunks(bytes)),
       first_slot_(shape.FirstSlot(bytes, exchange->step().number())) {
   if (exchange->staged_first() && num_chunks_ > 0) CountChunk();
 }
@@ -208,7 +208,7 @@ StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int wri
       lane_(exchange->layout().stage(writer) + lane * shape.lane_bytes),
       writer_(writer),
       bytes_(bytes),
-      num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
+      num_chunks_(shape.NumChunks(bytes)),
       first_slot_(shape.FirstSlot(bytes, exchange->step().number())),
       base_(exchange->layout()
                 .consumed(writer, exchange->rank(), shape.readers)

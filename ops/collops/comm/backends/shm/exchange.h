@@ -27,7 +27,7 @@ constexpr int64_t kLeastChunkBytes = 16 << 10;  // where chunks are shorter for 
 // Fewer lanes than fill the stage are no longer than this: what is ahead of the readers should
 // still be in a cache when they come to it.
 constexpr int64_t kMostLaneBytes = 1 << 20;
-// Lanes of so few bytes begin at one of so many slots in turn.
+// Lanes of so few bytes lie at so many places in turn.
 constexpr int64_t kMostRotatedBytes = 80 << 10;
 constexpr int64_t kRotated = 4;
 // An input up to this size is staged before the call record is published, as one in the record is
@@ -265,11 +265,14 @@ struct StageShape {
   int64_t chunk_bytes;
   Readers readers;
   int64_t num_slots() const { return lane_bytes / chunk_bytes; }
-  // The slot of a lane's first chunk in this step. Few bytes go to another slot in every step:
-  // lines that the reader still has in its first-level cache take longer to write again.
+  int64_t NumChunks(int64_t bytes) const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
+  // The slot of a lane's first chunk in this step. Few bytes go to other slots in every step: lines
+  // that the reader still has in its first-level cache take longer to write again.
   int64_t FirstSlot(int64_t bytes, uint64_t step) const {
-    if (bytes > kMostRotatedBytes) return 0;
-    return static_cast<int64_t>(step % static_cast<uint64_t>(std::min(num_slots(), kRotated)));
+    const int64_t chunks = std::max<int64_t>(NumChunks(bytes), 1);
+    const int64_t turns = std::min(num_slots() / chunks, kRotated);
+    if (bytes > kMostRotatedBytes || turns < 2) return 0;
+    return static_cast<int64_t>(step % static_cast<uint64_t>(turns)) * chunks;
   }
 
   static constexpr StageShape OneLane() { return {kMostLaneBytes, kChunkBytes, kAllRanks}; }
@@ -280,10 +283,6 @@ struct StageShape {
   // Those lanes are numbered by reader, without the writer itself.
   static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
 };
-
-inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
-  return (bytes + chunk_bytes - 1) / chunk_bytes;
-}
 
 // Copies the first chunk of a lane of this rank's stage, before it is known that all ranks agree.
 void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes);
