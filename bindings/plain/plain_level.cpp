@@ -57,6 +57,12 @@ bool MayBeLikeEarlier(PlainCall::Method method, const PlainLevel::Arguments& giv
   }
 }
 
+// Whether an argument always has the value that it has now; others are objects of the caller's.
+bool IsFixed(const py::object& argument) {
+  return !IsGiven(argument) || PyLong_CheckExact(argument.ptr()) != 0 ||
+         PyUnicode_CheckExact(argument.ptr()) != 0;
+}
+
 // Whether x is cut into rows.
 bool HasRows(PlainCall::Method method) {
   return method != PlainCall::kAllReduce && method != PlainCall::kAllReducePartials &&
@@ -230,27 +236,26 @@ py::object PlainLevel::Collective(PlainCall::Method method, const Arguments& giv
     step = StepOf(&part);
   });
   const bool is_plain = !asks && !IsList(given.x) && call.x.type.empty() && call.x.dim == 0;
-  if (is_plain && MayBeLikeEarlier(method, given)) Remember(method, given, step);
+  if (is_plain && MayBeLikeEarlier(method, given)) Remember(given, call, step);
   return Run(&step, 1, part.result);
 }
 
-void PlainLevel::Remember(PlainCall::Method method, const Arguments& given, const Step& step) {
+void PlainLevel::Remember(const Arguments& given, const PlainCall& call, const Step& step) {
+  if (!IsFixed(given.op) || !IsFixed(given.dim) || !IsFixed(given.root)) return;
   const PlainTensors& tensors = step.tensors;
-  Earlier& earlier = EarlierOf(method, tensors.x);
-  earlier = {method,
-             given.op,
-             given.dim,
-             given.root,
-             {},
-             {},
-             tensors.x.view.desc,
-             tensors.out.view.desc,
-             communicator().compares_shapes(),
-             step.kept};
-  const char* const name = PlainCall(method).name();
-  if (IsGiven(given.sizes)) earlier.sizes = ReadSizes(name, "sizes", given.sizes);
-  if (IsGiven(given.recv_sizes))
-    earlier.recv_sizes = ReadSizes(name, "recv_sizes", given.recv_sizes);
+  Earlier earlier = {call.method,
+                     given.op,
+                     given.dim,
+                     given.root,
+                     {},
+                     {},
+                     tensors.x.view.desc,
+                     tensors.out.view.desc,
+                     communicator().compares_shapes(),
+                     step.kept};
+  if (IsGiven(given.sizes)) earlier.sizes = *call.sizes;
+  if (IsGiven(given.recv_sizes)) earlier.recv_sizes = call.receives;
+  EarlierOf(call.method, tensors.x) = std::move(earlier);
 }
 
 // All tensors are checked before the first one moves.

@@ -166,7 +166,7 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   Object InTurn(const char* name, std::function<Object(PlainLevel&)> call);
 
   // Remembers a call that CallAtOnce() could have made.
-  void Remember(PlainCall::Method method, const Arguments& given, const Step& step);
+  void Remember(const Arguments& given, const PlainCall& call, const Step& step);
   Earlier& EarlierOf(PlainCall::Method method, const PlainTensor& x) {
     const auto numel = static_cast<size_t>(x.numel);
     return earlier_[(numel + 5 * static_cast<size_t>(method)) % earlier_.size()];

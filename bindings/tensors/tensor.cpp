@@ -38,9 +38,10 @@ DType NumpyType(const py::dtype& dtype) {
   return number >= kFirstUserType ? UserType(dtype) : DType::kUndefined;
 }
 
+// Not kept in a static variable: the first look may give up the GIL, and a thread that gets it
+// would wait for the variable.
 PyTypeObject* ArrayClass() {
-  static PyTypeObject* const type = py::detail::npy_api::get().PyArray_Type_;
-  return type;
+  return py::detail::npy_api::get().PyArray_Type_;
 }
 
 Status ReadArray(py::handle object, const TensorName& name, Tensor* tensor) {

@@ -125,8 +125,12 @@ def _crowded(topology: Topology, bound: Mapping[int, Cpus]) -> list[str]:
 
 
 def running_ranks(proc: Path) -> dict[int, Cpus]:
-    """The processes that have a communicator's shared memory, and the threads they may use."""
+    """The processes that have a communicator's shared memory, and the threads they may use.
+
+    A child of fork() has its parent's memory, and is no rank.
+    """
     found = {}
+    parents = {}
     for folder in proc.glob("[0-9]*"):
         # The maps of other users' processes cannot be read.
         if _SEGMENT not in _text(folder / "maps"):
@@ -135,7 +139,9 @@ def running_ranks(proc: Path) -> dict[int, Cpus]:
             name, _, value = line.partition(":")
             if name == "Cpus_allowed_list":
                 found[int(folder.name)] = frozenset(parse_list(value))
-    return dict(sorted(found.items()))
+            elif name == "PPid":
+                parents[int(folder.name)] = int(value)
+    return {pid: cpus for pid, cpus in sorted(found.items()) if parents.get(pid) not in found}
 
 
 def parse_list(text: str) -> list[int]:

@@ -147,7 +147,6 @@ TEST(ChunksAreShorterWhereOneRankHasMost) {
   });
 }
 
-// One rank's slices for its peers fit into its call record, the other's do not.
 // The first-level cache of the reader still has the lines of the last call's few bytes.
 TEST(FewBytesGoToAnotherSlotInEveryStep) {
   for (const int ranks : {2, 3, 8, 64, 128}) {
@@ -168,6 +167,7 @@ TEST(FewBytesGoToAnotherSlotInEveryStep) {
   }
 }
 
+// One rank's slices for its peers fit into its call record, the other's do not.
 TEST(ASliceOfOneRankIsLarge) {
   OnRanks(2, [](Communicator& comm) {
     for (int number = 0; number < 8; ++number) {

@@ -31,13 +31,17 @@ def host(folder: Path, nodes: int, cores: int, threads: int) -> None:
         (folder / f"node/node{node}/cpulist").write_text(",".join(ranges) + "\n")
 
 
-def processes(folder: Path, allowed: Mapping[int, str]) -> None:
-    """Ranks, by pid, and a process that is none."""
-    for pid, cpus in {**allowed, 99: "0"}.items():
+def processes(
+    folder: Path, allowed: Mapping[int, str], children: Mapping[int, int] | None = None
+) -> None:
+    """Ranks, by pid, a process that is none, and children of fork() by pid and parent."""
+    for pid, cpus in {**allowed, 99: "0", **dict.fromkeys(children or {}, "0")}.items():
         (folder / str(pid)).mkdir(parents=True)
         memory = "" if pid == 99 else "7f0-7f1 rw-s 00:01 5 /memfd:collops (deleted)\n"
         (folder / str(pid) / "maps").write_text("400-500 r-xp 00:01 7 /bin/python\n" + memory)
-        (folder / str(pid) / "status").write_text(f"Name:\tpython\nCpus_allowed_list:\t{cpus}\n")
+        (folder / str(pid) / "status").write_text(
+            f"Name:\tpython\nPPid:\t{(children or {}).get(pid, 1000)}\nCpus_allowed_list:\t{cpus}\n"
+        )
     (folder / "self").mkdir()
 
 
@@ -107,6 +111,14 @@ def test_advice(
     assert len(found) == len(said)
     for text, want in zip(found, said, strict=True):
         assert text.startswith(want)
+
+
+def test_children_of_fork_are_no_ranks(tmp_path: Path) -> None:
+    host(tmp_path / "sys", 1, 2, 1)
+    processes(tmp_path / "proc", {1: "0", 2: "1"}, children={3: 1, 4: 1, 5: 4})
+    rows = pinning(tmp_path / "sys", tmp_path / "proc")
+    assert ("ranks", "2 processes have communicators") in rows
+    assert [text for name, text in rows if name == "advice"] == NONE
 
 
 def test_without_a_job_and_without_a_host(tmp_path: Path) -> None:

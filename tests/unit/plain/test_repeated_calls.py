@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,54 @@ def test_calls_that_differ_in_one_argument(library: str) -> None:
                 assert (np.asarray(out) == (3 if op == "sum" else 2)).all()
 
     run_ranks(call, 2)
+
+
+def test_arguments_that_the_caller_changes() -> None:
+    class Index:
+        """A number that changes."""
+
+        value = 0
+
+        def __index__(self) -> int:
+            return self.value
+
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            index, array = Index(), np.array(0)
+            for root in (index, array):
+                for step in range(4):
+                    index.value = array[...] = step % 2
+                    x = rows_of(rank, 4, step)
+                    comm.broadcast(x, root)  # type: ignore[arg-type]
+                    np.testing.assert_array_equal(x, rows_of(step % 2, 4, step))
+
+    run_ranks(call, 2)
+
+
+def test_sizes_that_can_be_read_once() -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            # Then none, for which the ranks ask each other: rank 0 has the same tensors again.
+            for sizes, given in (((2, 1, 3), iter([2, 1, 3])), ((2, 3, 1), None)):
+                x = [rows_of(r, count) for r, count in enumerate(sizes)]
+                out = np.full((6, 2), -1, "f4")
+                comm.all_gatherv(x[rank], given, out=out)  # type: ignore[arg-type]
+                np.testing.assert_array_equal(out, np.concatenate(x))
+
+    run_ranks(call, 3)
+
+
+def test_the_first_calls_of_two_threads() -> None:
+    """Nothing is looked up while a thread that has the GIL waits for it."""
+
+    def call(rank: int) -> None:
+        sys.setswitchinterval(1e-6)
+        with collops.init() as comm:
+            out = comm.all_reduce(rows_of(rank, 2), out=np.zeros((2, 2), "f4"))
+            np.testing.assert_array_equal(out, rows_of(0, 2) + rows_of(1, 2))
+
+    for _ in range(20):
+        run_ranks(call, 2, threads=True)
 
 
 def test_the_root_of_a_reduction_alone_has_a_result() -> None:

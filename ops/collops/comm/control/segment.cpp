@@ -155,13 +155,21 @@ std::string AdviceOn(int error) {
   return error == EMFILE || error == ENFILE ? ": raise the limit (ulimit -n)" : "";
 }
 
+// What has been allocated of the file.
+int64_t AllocatedBytes(int fd) {
+  constexpr int64_t kBlock = 512;  // of st_blocks, whatever the file system
+  struct stat info = {};
+  return fstat(fd, &info) == 0 ? info.st_blocks * kBlock : 0;
+}
+
 // In pieces: a signal makes some kernels undo the whole request that it interrupts, and other ranks
 // may allocate at the same time.
 Status Reserve(int fd, int64_t bytes) {
   constexpr int64_t kPiece = 8 << 20;
   const WithoutSizeSignal guard;
   for (int64_t begin = 0; begin < bytes; begin += kPiece) {
-    COLLOPS_RETURN_IF_ERROR(CheckAvailable(bytes, bytes - begin));
+    const int64_t left = std::max<int64_t>(bytes - AllocatedBytes(fd), 0);
+    COLLOPS_RETURN_IF_ERROR(CheckAvailable(bytes, left));
     int error = EINTR;
     while (error == EINTR) error = posix_fallocate(fd, begin, std::min(kPiece, bytes - begin));
     COLLOPS_CHECK_ARG(error == 0, CodeOf(error), "cannot allocate ", bytes,

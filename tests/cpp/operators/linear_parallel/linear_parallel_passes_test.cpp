@@ -48,10 +48,10 @@ class CountingKernels {
  private:
   static void MultiplyPacked(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
                              int64_t units, bool first, float* c, int64_t ldc,
-                             const kernels::NextWeight& next) {
+                             const kernels::Meanwhile& meanwhile) {
     if (b != last_) loaded_ += columns * units * original_->k_per_unit;
     last_ = b;
-    original_->multiply(a, rows, b, columns, units, first, c, ldc, next);
+    original_->multiply(a, rows, b, columns, units, first, c, ldc, meanwhile);
   }
 
   static inline const GemmKernels* original_ = nullptr;
