@@ -136,6 +136,36 @@ TEST(ABodyIsTakenWhileItIsWritten) {
   EXPECT_TRUE(message.out.Holds(Pattern(100000, 5)));
 }
 
+TEST(TheSenderOfABodyThatIsHalfTakenIsLost) {
+  HalfWritten message;
+  message.host[1].Poll();
+  message.host[1].Lose(0, PairLane::Departure::kEnded, Error(ERROR_PEER_LOST, "rank 0 has ended"));
+  EXPECT_TRUE(pairs::Settle({message.host.lanes[1].get()}));
+  ASSERT_TRUE(message.host[1].Done(message.received));
+  EXPECT_EQ(message.host[1].Collect(message.received).code(), ERROR_PEER_LOST);
+  EXPECT_TRUE(message.IsHalfTaken());
+}
+
+TEST(TheSenderLeavesWhenTheWholeBodyIsWritten) {
+  HalfWritten message;
+  message.host[1].Poll();
+  message.written.store(message.all);
+  message.host[1].Lose(0, PairLane::Departure::kLeft, Error(ERROR_PEER_LOST, "rank 0 has left"));
+  EXPECT_TRUE(pairs::Settle({message.host.lanes[1].get()}));
+  ASSERT_TRUE(message.host[1].Done(message.received));
+  EXPECT_EQ(message.host[1].Collect(message.received).message(), "");
+  EXPECT_TRUE(message.out.Holds(Pattern(100000, 5)));
+}
+
+TEST(NothingIsTakenOnceTheLaneHasEnded) {
+  HalfWritten message;
+  message.host[1].Poll();
+  message.host[1].End(Error(ERROR_PEER_LOST, "it closed its communicator"));
+  message.written.store(message.all);
+  message.host[1].Poll();
+  EXPECT_TRUE(message.IsHalfTaken());
+}
+
 // The body comes again, through the ring.
 TEST(ALaterEnvelopeNeedsTheSlotOfABodyThatIsHalfTaken) {
   HalfWritten message;
@@ -278,9 +308,9 @@ TEST(WithoutMemoryForARingTheLaneEnds) {
 }
 
 // The 8-byte words of both directions' lines and heads, without bodies.
-std::vector<size_t> WordsOfHeads() {
-  Host host(2, kRanksOfSmallSlots);
-  const PairLayout layout(host.base(), kRanksOfSmallSlots);
+std::vector<size_t> WordsOfHeads(int ranks) {
+  Host host(2, ranks);
+  const PairLayout layout(host.base(), ranks);
   std::vector<size_t> words;
   const auto add = [&](const void* line, size_t count) {
     const auto first = static_cast<size_t>(static_cast<const std::byte*>(line) - host.base()) / 8;
@@ -297,14 +327,27 @@ std::vector<size_t> WordsOfHeads() {
 // Every word of a peer's lines is set to every kind of invalid number, at every stage of a message:
 // the lane may end or stall, but must not write outside its buffers.
 TEST(InvalidNumbersOfAPeerNeverCrash) {
-  const std::vector<uint64_t> lies = {
-      0, 1, 2, 3, 5, 7, 8, 1000, uint64_t{1} << 31, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 3};
+  const std::vector<uint64_t> lies = {0,
+                                      1,
+                                      2,
+                                      3,
+                                      4,
+                                      5,
+                                      7,
+                                      8,
+                                      1000,
+                                      uint64_t{1} << 31,
+                                      uint64_t{1} << 63,
+                                      UINT64_MAX,
+                                      UINT64_MAX - 3};
   int ended = 0;
-  for (const int64_t bytes : {int64_t{40}, int64_t{9000}, int64_t{9001}}) {
+  // In an envelope, a ring and a window; and in pieces, in the slots of 2 ranks.
+  for (const int64_t bytes : {40, 9000, 9001, 20000}) {
+    const int ranks = bytes == 20000 ? 2 : kRanksOfSmallSlots;
     for (int stage = 0; stage < 4; ++stage) {
-      for (const size_t word : WordsOfHeads()) {
+      for (const size_t word : WordsOfHeads(ranks)) {
         for (const uint64_t lie : lies) {
-          Host host(2, kRanksOfSmallSlots);
+          Host host(2, ranks);
           Buffer x = bytes == 9001 ? Buffer(host.NewWindow(0, bytes), Pattern(bytes, 1))
                                    : Buffer(Pattern(bytes, 1));
           Buffer out(bytes), back(bytes);
