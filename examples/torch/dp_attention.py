@@ -30,6 +30,9 @@ from collops.torch.serving import VllmCollectives
 
 WIDTH, HEADS, HIDDEN = 128, 4, 512
 ROUNDS = 7
+# By torch's names from 2.13 on, or those before.
+gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class Communicator(VllmCollectives):
@@ -74,8 +77,8 @@ class Layer:
         most = max(sizes)
         own = functional.pad(rows, (0, 0, 0, most - len(rows)))
         every = rows.new_empty(self.ranks * most, WIDTH)
-        dist.all_gather(list(every.split(most)), own)
-        dist.reduce_scatter(own, list(self.mlp(every).split(most)))
+        gather_single(every, own)
+        scatter_single(own, self.mlp(every))
         return own[: len(rows)]
 
 

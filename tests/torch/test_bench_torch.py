@@ -97,11 +97,6 @@ def test_shared_cores_are_warned_of(
     assert warning in capsys.readouterr().out
 
 
-def test_attention_is_measured_padded_and_uneven() -> None:
-    points = points_of(2, ("dp_attention",), ("sync",), (4096, 64 << 20))
-    assert [(point.way, point.size) for point in points] == [("padded", 4096), ("uneven", 4096)]
-
-
 def test_the_times_of_a_row() -> None:
     seconds = [number * 1e-6 for number in range(20, 31)]
     assert tenth(seconds) == 21e-6

@@ -2,7 +2,7 @@
 
 A call goes straight to the communicator: no Work, no options, no form of arguments but one. It runs
 in the calling thread, in the order of the group's other calls, and is not asynchronous, traced or
-differentiable: the operators of collops.torch are.
+differentiable: the operators of collops.torch are, and come here where nothing of that is asked.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def all_reduce_(x: torch.Tensor, op: Any = "sum", group: Any = None) -> torch.Te
         [1.0, 2.0]
         >>> dist.destroy_process_group()
     """
-    _call(group, "all_reduce", x, x, op, x)
+    call_directly(group, "all_reduce", x, x, op, x)
     return x
 
 
@@ -80,7 +80,7 @@ def broadcast_(x: torch.Tensor, root: int = 0, group: Any = None) -> torch.Tenso
         [1.0, 2.0]
         >>> dist.destroy_process_group()
     """
-    _call(group, "broadcast", x, x, root)
+    call_directly(group, "broadcast", x, x, root)
     return x
 
 
@@ -111,7 +111,7 @@ def all_gather_into(out: torch.Tensor, x: torch.Tensor, group: Any = None) -> to
         [1.0, 2.0]
         >>> dist.destroy_process_group()
     """
-    _call(group, "all_gather", x, x, out)
+    call_directly(group, "all_gather", x, x, out)
     return out
 
 
@@ -145,43 +145,42 @@ def reduce_scatter_into(
         [1.0, 2.0]
         >>> dist.destroy_process_group()
     """
-    _call(group, "reduce_scatter", x, x, op, out)
+    call_directly(group, "reduce_scatter", x, x, op, out)
     return out
 
 
-def _call(group: Any, name: str, x: torch.Tensor, *args: Any) -> None:
-    """Makes the core's call of this name with its arguments, of which x is one."""
+@break_graphs
+def call_directly(group: Any, name: str, x: torch.Tensor, *args: Any) -> Any:
+    """Makes the core's call of this name with its arguments, of which x is one; its result."""
     found = dist.group.WORLD if group is None else group
     if isinstance(found, Communicator):
-        getattr(found._plain, name)(*args)
-    elif not isinstance(found, Group):
+        return getattr(found._plain, name)(*args)
+    if not isinstance(found, Group):
         what = "None" if found is None else type(found).__name__
         raise_status(
             ErrorCode.ERROR_INVALID_PARAM,
             f"{name}: the group must be one of collops or a communicator, got {what}",
         )
-    elif may_be_used() and not x.is_cpu:
+    if may_be_used() and not x.is_cpu:
         found.log.add(f"collops.torch.{name}", (x,))
-        getattr(found.communicator_for(x.device)._plain, name)(*args)
-    else:
-        _call_on_cpu(found, name, x, args)
+        return getattr(found.communicator_for(x.device)._plain, name)(*args)
+    return _call_on_cpu(found, name, x, args)
 
 
-def _call_on_cpu(group: Group, name: str, x: torch.Tensor, args: Any) -> None:
+def _call_on_cpu(group: Group, name: str, x: torch.Tensor, args: Any) -> Any:
     with group.lock:
         if group._thread != _get_ident():
             group._note_thread()
         group.log.add(f"collops.torch.{name}", (x,))
         if not (group._shared or group.futures.asked):
             try:
-                getattr(group._plain, name)(*args)
+                return getattr(group._plain, name)(*args)
             except Exception as error:
                 group.log.explain(error)
                 raise
-            return
         started = getattr(group._starting, name)(*args)
     try:
-        started.wait(0.0)
+        return started.wait(0.0)
     except Exception as error:
         group.log.explain(error)
         raise

@@ -17,6 +17,7 @@ TABLE = "collops.bench.operators"
 KNOWN = {
     "operators/linear_parallel.py": {"linear_variants"},
     "torch/measure.py": {"torch_calls"},
+    "torch/padding.py": {"padding"},
     "torch/training.py": {"torch_calls"},
     "tune.py": {"collectives"},
 }

@@ -22,6 +22,7 @@ OPERATORS = {
     "experts": "LinearParallel with experts, and a layer of them, fused and not",
     "quantised": "products of int8 beside those of float32 and bfloat16",
     "torch": "calls of torch.distributed on collops beside gloo",
+    "padding": "padded batches on gloo and collops beside uneven ones, by torch's calls",
 }
 # Those that have a module of their own, which defines OPERATOR; it is imported when it is measured.
 _MODULES = {
@@ -29,6 +30,7 @@ _MODULES = {
     "experts": "experts",
     "quantised": "quantised",
     "torch": "torch_calls",
+    "padding": "padding",
 }
 
 

@@ -28,7 +28,6 @@ CALLS = {
     "gather": "gather to rank 0",
     "scatter": "scatter from rank 0",
     "barrier": "barrier, which has no size",
-    "dp_attention": "a shared MLP after data-parallel attention; rank 0 has 4 times the tokens",
     "ddp": "a step of training a GPT of 6 MB under DistributedDataParallel",
     "fsdp2": "the same under fully_shard()",
     "fsdp2_windows": "the same with collops.torch.fsdp.use(); gloo's without",
@@ -36,8 +35,6 @@ CALLS = {
 WAYS = ("sync", "async", "functional")
 SIZES = (64, 4 << 10, 64 << 10, 1 << 20, 64 << 20)
 QUICK_SIZES = (64, 64 << 10)
-# Both ways of dp_attention. gloo has no uneven calls: it pads in both.
-ATTENTION_WAYS = ("padded", "uneven")
 # Calls that train, and their ways: sequences of 64 letters in a rank's batch. The more it has, the
 # smaller is the share of a step that is communication.
 TRAINING = ("ddp", "fsdp2", "fsdp2_windows")
@@ -50,7 +47,6 @@ FUNCTIONAL = (
     "all_to_all_single",
 )
 BACKENDS = ("collops", "gloo")
-_MOST_ATTENTION = 4 << 20
 _DESCRIPTION = """
 Calls of torch.distributed on a collops group and on gloo's, in turn on the same ranks in one run.
 Both groups are in one process. collops's calls run on pinned ranks, gloo's on all cores behind a
@@ -60,7 +56,7 @@ take longer with the others is the share that is communication ("comm" in the ta
 """
 _COLORS = {"collops": "#4c78a8", "gloo": "#f58518"}
 _STYLES = {
-    **{"sync": "-", "async": "--", "functional": ":", "padded": "--", "uneven": "-"},
+    **{"sync": "-", "async": "--", "functional": ":"},
     **{"batch-1": "-", "batch-8": "--"},
 }
 HEAD = (
@@ -77,7 +73,7 @@ class TorchPoint:
 
     ranks: int
     call: str
-    way: str  # of WAYS, ATTENTION_WAYS or SEQUENCES
+    way: str  # of WAYS or SEQUENCES
     size: int  # bytes of each rank's input; 0: a barrier; those of all parameters where it trains
 
     @property
@@ -112,7 +108,7 @@ class TorchCalls(Operator):
             type=lambda text: words(text, WAYS),
             default=WAYS,
             metavar="LIST",
-            help=f"of {', '.join(WAYS)} (all); dp_attention and steps of training have their own",
+            help=f"of {', '.join(WAYS)} (all); steps of training have their own",
         )
         add(
             "--sizes",
@@ -204,19 +200,13 @@ def points_of(
 
 
 def _ways_of(call: str, ways: tuple[str, ...]) -> tuple[str, ...]:
-    if call in TRAINING:
-        return tuple(SEQUENCES)
-    return ATTENTION_WAYS if call == "dp_attention" else ways
+    return tuple(SEQUENCES) if call in TRAINING else ways
 
 
 def _sizes_of(call: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
     if call in TRAINING:
         return (gpt_bytes(),)
-    if call == "barrier":
-        return (0,)
-    if call == "dp_attention":  # 8192 tokens; a larger product says nothing of communication
-        return tuple(size for size in sizes if size <= _MOST_ATTENTION)
-    return sizes
+    return (0,) if call == "barrier" else sizes
 
 
 def gpt_bytes() -> int:

@@ -1,14 +1,8 @@
-"""Calls of torch.distributed on collops and on gloo, measured in turn on the same ranks.
-
-The default group is gloo's, and a second group of the same ranks is collops's. In each round both
-make the same call. Ranks are pinned for collops's calls. For gloo's they may use every core, as its
-threads do, and meet in gloo's own barrier, which sleeps.
-"""
+"""Calls of torch.distributed on collops and on gloo, measured in turn on the same ranks."""
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -16,41 +10,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import collops.torch  # noqa: F401  registers the backend
-from collops.bench.measure import BEGIN, END, Rounds, Variant, interleave, pin
+from collops.bench.measure import BEGIN, END, Rounds, Variant, interleave
 from collops.bench.operator import Request, Row
 from collops.bench.operators.torch_calls import BACKENDS, TRAINING, TorchPoint
+from collops.bench.torch.ranks import Ranks
 from collops.torch.collective_calls import all_gather_single, reduce_scatter_single
-from collops.torch.group import Group
-from collops.torch.serving.rows import gather_rows, scatter_rows
 
 Step = Callable[[], Any]
 _ROUND_BYTES, _MOST_CALLS = 4 << 20, 50
 _LARGE, _LARGE_ROUNDS = 4 << 20, 3
 _TRAINING_CALLS = 2
 _CLOSE = 1e-6
-_WIDTH, _HIDDEN = 128, 512
-_ROW_BYTES = 4 * _WIDTH
-_SHARE = 4  # every rank but the first has this part of the first one's tokens
-
-
-class Ranks:
-    """This rank, and its group of each backend."""
-
-    def __init__(self, store: str, threads: int) -> None:
-        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        torch.set_num_threads(threads)
-        self.all_cores = frozenset(os.sched_getaffinity(0))
-        # Before this rank is pinned, so that gloo's own threads may use every core.
-        dist.init_process_group("gloo", init_method=store, rank=self.rank, world_size=self.size)
-        pin(self.rank, threads)
-        self.groups = {"collops": dist.new_group(backend="collops"), "gloo": dist.group.WORLD}
-        alone = [dist.new_group([rank], backend="collops") for rank in range(self.size)]
-        self.alone = alone[self.rank]
-
-    def meet(self, backend: str) -> None:
-        """Waits for all ranks in a backend's barrier."""
-        dist.barrier(group=self.groups["gloo" if backend == "gloo" else "collops"])
 
 
 def measure_points(request: Request, store: str) -> Iterator[Row]:
@@ -130,8 +100,6 @@ def _step(point: TorchPoint, ranks: Ranks, group: Any) -> tuple[Step, Step]:
         from collops.bench.torch.training import train_step
 
         return train_step(point, group, ranks.rank)
-    if point.call == "dp_attention":
-        return attention_step(point, group, ranks.rank, ranks.size)
     return step_of(point, group, Tensors(point.size, ranks.rank, ranks.size))
 
 
@@ -209,55 +177,3 @@ def _functional(name: str, group: str, t: Tensors) -> tuple[Step, Step]:
         last[0] = ops.wait_tensor(call())
 
     return run, lambda: last[0]
-
-
-class Batch:
-    """This rank's tokens after its attention, and its part of the MLP's weights.
-
-    All are small whole numbers, so every sum is exact and both ways have the same bits.
-    """
-
-    def __init__(self, size: int, rank: int, ranks: int) -> None:
-        most = max(1, size // _ROW_BYTES)
-        self.sizes = [most, *[most // _SHARE] * (ranks - 1)]
-        numbers = torch.Generator().manual_seed(rank)
-
-        def whole(*shape: int) -> torch.Tensor:
-            return torch.randint(-2, 3, shape, generator=numbers, dtype=torch.float32)
-
-        self.tokens = whole(self.sizes[rank], _WIDTH)
-        hidden = _HIDDEN // ranks
-        self.up, self.down = whole(_WIDTH, hidden), whole(hidden, _WIDTH)
-
-    def mlp(self, rows: torch.Tensor) -> torch.Tensor:
-        """This rank's part of the sum over all hidden units."""
-        return torch.relu(rows @ self.up) @ self.down
-
-
-def attention_step(point: TorchPoint, group: Any, rank: int, ranks: int) -> tuple[Step, Step]:
-    """One layer's MLP on the tokens of all ranks, and a function for this rank's result.
-
-    A group without uneven calls pads in either way.
-    """
-    batch = Batch(point.size, rank, ranks)
-    uneven = point.way == "uneven" and isinstance(group, Group)
-    last = [batch.tokens]
-
-    def run() -> None:
-        last[0] = _uneven(batch, group) if uneven else _padded(batch, group, ranks)
-
-    return run, lambda: last[0]
-
-
-def _uneven(batch: Batch, group: Group) -> torch.Tensor:
-    every = gather_rows(group, batch.tokens, batch.sizes)
-    return scatter_rows(group, batch.mlp(every), batch.sizes)
-
-
-def _padded(batch: Batch, group: Any, ranks: int) -> torch.Tensor:
-    most, rows = max(batch.sizes), len(batch.tokens)
-    own = torch.nn.functional.pad(batch.tokens, (0, 0, 0, most - rows))
-    every = own.new_empty(ranks * most, _WIDTH)
-    dist.all_gather(list(every.split(most)), own, group=group)
-    dist.reduce_scatter(own, list(batch.mlp(every).split(most)), group=group)
-    return own[:rows]

@@ -22,18 +22,27 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import is_grad_enabled
 from torch import library as torch_library
 from torch.compiler import is_compiling
 
+from collops.collectives.communicator import Communicator
 from collops.torch import private
 from collops.torch.graph_breaks import break_graphs
+from collops.torch.group import Group
 from collops.torch.private import (
     AutoDispatchBelowAutograd,
     DispatchKey,
     after_autograd,
     after_views,
     any_requires_grad,
+    dispatch_modes,
+    func_transforms,
+    function_modes,
+    is_functional,
+    jit_trace,
+    profiles,
 )
 
 # Library.define and impl: the decorator custom_op makes a call several times as long.
@@ -48,6 +57,7 @@ _lowered = False
 _overloads: list[Any] = []
 _calls: dict[str, Callable[..., Any]] = {}
 _TENSORS = torch.Tensor, torch.nn.Parameter
+_GROUPS = Group, Communicator
 
 
 class Operator(NamedTuple):
@@ -110,17 +120,42 @@ def operate(name: str, *args: Any) -> Any:
     return getattr(torch.ops.collops, name)(*args)
 
 
+def direct_group(x: Any, group: Any) -> Any:
+    """Who makes a call with x, if that is all that it is; else None, as torch.compile traces."""
+    if is_compiling():
+        return None
+    found = dist.group.WORLD if group is None else group
+    goes = (
+        type(found) in _GROUPS
+        and type(x) in _TENSORS
+        and x.is_cpu
+        and not (x.requires_grad and is_grad_enabled())
+        and not is_functional(x)
+        and not _something_sees()
+    )
+    return found if goes else None
+
+
+def _something_sees() -> bool:
+    """Whether something notes the operators that this thread calls."""
+    return bool(
+        dispatch_modes()
+        or function_modes()
+        or func_transforms()
+        or profiles()
+        or jit_trace() is not None
+    )
+
+
 def _is_seen_by_none(args: Any) -> bool:
     """Whether the tensors are plain ones, no gradient is needed, and nothing notes operators."""
     if type(args[0]) not in _TENSORS:
         return False
-    if private.dispatch_modes() or private.function_modes() or private.func_transforms():
-        return False
-    if private.profiles() or private.jit_trace() is not None:
+    if _something_sees():
         return False
     for x in args:
         if isinstance(x, torch.Tensor) and not (
-            type(x) in _TENSORS and x.is_cpu and not private.is_functional(x)
+            type(x) in _TENSORS and x.is_cpu and not is_functional(x)
         ):
             return False
     return not (is_grad_enabled() and any_requires_grad(*args))

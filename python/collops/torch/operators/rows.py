@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from collops.collectives.reductions import reduction_name
+from collops.torch.direct import call_directly
 from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
-from collops.torch.operators.record import operate
+from collops.torch.operators.record import direct_group
+from collops.torch.operators.row_operators import values
 
 if TYPE_CHECKING:
     from collops.tensor_types import ReduceOp
@@ -59,8 +61,10 @@ def all_gatherv(
         >>> run_ranks(gather, 2)
         [([0.0, 1.0, 1.0], [3.0]), ([0.0, 1.0, 1.0], [3.0, 3.0])]
     """
+    if (direct := direct_group(x, group)) is not None:
+        return call_directly(direct, "all_gatherv", x, values(x), sizes, dim, out)
     if out is None:
-        return operate("all_gatherv", x, sizes, dim, name_of(group))
+        return _ops.all_gatherv(x, sizes, dim, name_of(group))
     check_no_gradients("all_gatherv", name_of(group), x)
     _ops.all_gatherv.out(x, sizes, dim, name_of(group), out=out)
     return out
@@ -111,10 +115,13 @@ def reduce_scatterv(
         >>> run_ranks(scatter, 2)
         [([0.0], [1.0, 2.0, 2.0]), ([2.0, 4.0], [1.0, 2.0, 2.0])]
     """
+    op = reduction_name(op)
+    if (direct := direct_group(x, group)) is not None:
+        return call_directly(direct, "reduce_scatterv", x, values(x), sizes, dim, op, out)
     if out is None:
-        return operate("reduce_scatterv", x, sizes, dim, reduction_name(op), name_of(group))
+        return _ops.reduce_scatterv(x, sizes, dim, op, name_of(group))
     check_no_gradients("reduce_scatterv", name_of(group), x)
-    _ops.reduce_scatterv.out(x, sizes, dim, reduction_name(op), name_of(group), out=out)
+    _ops.reduce_scatterv.out(x, sizes, dim, op, name_of(group), out=out)
     return out
 
 
@@ -157,8 +164,10 @@ def all_to_allv(
         >>> run_ranks(swap, 2)
         [[0, 1, 1, 1], [0, 0]]
     """
+    if (direct := direct_group(x, group)) is not None:
+        return call_directly(direct, "all_to_allv", x, values(x), send_sizes, recv_sizes, out)
     if out is None:
-        return operate("all_to_allv", x, send_sizes, recv_sizes, name_of(group))
+        return _ops.all_to_allv(x, send_sizes, recv_sizes, name_of(group))
     check_no_gradients("all_to_allv", name_of(group), x)
     _ops.all_to_allv.out(x, send_sizes, recv_sizes, name_of(group), out=out)
     return out
@@ -201,8 +210,11 @@ def all_reduce(
         >>> run_ranks(total, 2)
         [3.0, 3.0]
     """
+    op = reduction_name(op)
+    if (direct := direct_group(x, group)) is not None:
+        return call_directly(direct, "all_reduce", x, values(x), op, out)
     if out is None:
-        return operate("all_reduce", x, reduction_name(op), name_of(group))
+        return _ops.all_reduce(x, op, name_of(group))
     check_no_gradients("all_reduce", name_of(group), x)
-    _ops.all_reduce.out(x, reduction_name(op), name_of(group), out=out)
+    _ops.all_reduce.out(x, op, name_of(group), out=out)
     return out
