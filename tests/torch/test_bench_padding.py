@@ -14,8 +14,6 @@ pytest.importorskip("torch")
 from collops.bench.operators.padding import GLOO, PADDED, UNEVEN, points_of, ratios, row_of
 from collops.cli import main
 
-ROW = {"ranks": 2, "what": "calls", "tokens": 8, "skew": "4:1"}
-
 
 def test_every_batch_is_measured_in_all_ways(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
@@ -29,7 +27,7 @@ def test_every_batch_is_measured_in_all_ways(tmp_path: Path) -> None:
     for row in rows:
         assert (row["ranks"], row["rounds"], row["equal"]) == (3, 1, True)
         assert min(row["gloo_us"], row["padded_us"], row["uneven_us"]) > 0
-    assert "| 3 ranks, the layer with its MLP: tokens of rank 0 |" in done.stdout
+    assert "| 3 ranks, padded on gloo / uneven: tokens of rank 0 |" in done.stdout
 
 
 def test_other_ranks_have_tokens_in_every_batch() -> None:
@@ -38,14 +36,20 @@ def test_other_ranks_have_tokens_in_every_batch() -> None:
 
 
 def test_the_ratios_of_a_row() -> None:
-    seconds = {GLOO: [9e-6, 8e-6, 3e-6], PADDED: [2e-6, 9e-6, 4e-6], UNEVEN: [2e-6] * 3}
-    row = row_of({"record": "point", **ROW, "seconds": seconds, "equal": True})
-    assert (row["gloo_us"], row["padded_us"], row["uneven_us"]) == (3.0, 4.0, 2.0)
-    assert (row["padded_ratio"], row["gloo_ratio"]) == (2.0, 1.5)
-    assert ratios([row]).splitlines() == [
-        "| 2 ranks, the two calls alone: tokens of rank 0 |       4:1 |",
-        "| ---------------------------------------------- | --------: |",
-        "| 8                                              | 2.00, 1.5 |",
+    seconds = {GLOO: [44e-6, 24e-6, 43e-6], PADDED: [2e-6, 9e-6, 4e-6], UNEVEN: [2e-6] * 3}
+    record = {"record": "point", "ranks": 2, "tokens": 8, "skew": "4:1", "equal": True}
+    row = row_of({**record, "what": "calls", "seconds": seconds})
+    assert (row["gloo_us"], row["padded_us"], row["uneven_us"]) == (24.0, 4.0, 2.0)
+    assert (row["padded_ratio"], row["gloo_ratio"]) == (2.0, 12.0)
+    other = {**row, "what": "layer", "padded_ratio": 1.5, "skew": "1:1"}
+    assert ratios([row, {**row, "what": "layer", "padded_ratio": 1.25}, other]).splitlines() == [
+        "| 2 ranks, padded on collops / uneven: tokens of rank 0 |        4:1 |  1:1 |",
+        "| ----------------------------------------------------- | ---------: | ---: |",
+        "| 8                                                     | 2.00, 1.25 | 1.50 |",
+        "",
+        "| 2 ranks, padded on gloo / uneven: tokens of rank 0 |    4:1 | 1:1 |",
+        "| -------------------------------------------------- | -----: | --: |",
+        "| 8                                                  | 12, 12 |  12 |",
     ]
 
 

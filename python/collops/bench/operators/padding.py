@@ -7,6 +7,7 @@ import importlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -214,19 +215,25 @@ def cells(row: Row) -> list[str]:
 
 
 def ratios(rows: Iterable[Row]) -> str:
-    """For each number of ranks a table of `collops padded / uneven, gloo padded / uneven`."""
+    """For each number of ranks a table of each padded way: how many times longer it takes.
+
+    A cell has the ratio of the two calls alone, and that of the layer with its MLP.
+    """
     every = list(rows)
     tables = []
-    for ranks, what in dict.fromkeys((row["ranks"], row["what"]) for row in every):
-        found = {
-            (row["tokens"], row["skew"]): f"{row['padded_ratio']:.2f}, {row['gloo_ratio']:.1f}"
-            for row in every
-            if (row["ranks"], row["what"]) == (ranks, what)
-        }
+    for ranks, (way, name) in product(
+        dict.fromkeys(row["ranks"] for row in every),
+        (("padded_ratio", "collops"), ("gloo_ratio", "gloo")),
+    ):
+        found: dict[tuple[int, str], dict[str, str]] = {}
+        for row in (row for row in every if row["ranks"] == ranks):
+            cell = found.setdefault((row["tokens"], row["skew"]), {})
+            cell[row["what"]] = f"{row[way]:.{2 if row[way] < 10 else 0}f}"
         skews = list(dict.fromkeys(skew for _, skew in found))
-        tokens = list(dict.fromkeys(most for most, _ in found))
-        body = [[str(most), *(found.get((most, skew), "-") for skew in skews)] for most in tokens]
-        name = "the two calls alone" if what == CALLS else "the layer with its MLP"
-        head = [f"{ranks} ranks, {name}: tokens of rank 0", *skews]
+        body = [
+            [str(most), *(", ".join(found.get((most, skew), {"": "-"}).values()) for skew in skews)]
+            for most in dict.fromkeys(most for most, _ in found)
+        ]
+        head = [f"{ranks} ranks, padded on {name} / uneven: tokens of rank 0", *skews]
         tables.append(markdown_table(head, body))
     return "\n\n".join(tables)

@@ -17,7 +17,7 @@ from collops.torch.collective_calls import all_gather_single, reduce_scatter_sin
 
 Step = Callable[[], torch.Tensor]
 _ROUND_TOKENS, _MOST_CALLS = 256, 20
-_LARGE_TOKENS, _LARGE_ROUNDS = 2048, 3
+_LARGE_TOKENS, _LARGE_ROUNDS = 2048, 7
 _EXPANSION = 4  # hidden units of the MLP for an element of a token
 
 
