@@ -146,7 +146,7 @@ class Layer:
     def bytes_of(self, handle: collops.MoeHandle) -> int:
         """There and back."""
         rank = self.comm.rank
-        moved = [c.sum() - c[rank].sum() for c in (handle.send_counts, handle.recv_counts)]
+        moved = [c.sum() - c[rank].sum() for c in (handle.send_sizes, handle.recv_sizes)]
         return int(sum(moved)) * WIDTH * 4
 
 

@@ -62,7 +62,13 @@ def words_of(case: Case, rank: int) -> dict[str, Any]:
     """The method's arguments beside the tensors."""
     call = case.linear
     assert call is not None
-    words: dict[str, Any] = {"trans_weight": call.trans_weight, **rows_lists(case, rank)}
+    lists = rows_lists(case, rank)
+    if call.type != GRID:
+        lists = {
+            name.replace("gather_rows", "sizes").replace("scatter_rows", "sizes"): rows
+            for name, rows in lists.items()
+        }
+    words: dict[str, Any] = {"trans_weight": call.trans_weight, **lists}
     if call.type == GRID:
         words |= {"ag_dim": call.ag_dim, "rs_dim": call.rs_dim}
         words["inner_dim_is_ag"] = call.inner_dim_is_ag

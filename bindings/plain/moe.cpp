@@ -80,14 +80,13 @@ MoeRouting ReadHandle(const char* method, const py::object& handle,
   int64_t sends[2];
   int64_t receives[2];
   int64_t positions[2];
-  routing.send_counts =
-      ReadNumbers(method, "handle.send_counts", handle.attr("send_counts"), sends);
+  routing.send_counts = ReadNumbers(method, "handle.send_sizes", handle.attr("send_sizes"), sends);
   routing.recv_counts =
-      ReadNumbers(method, "handle.recv_counts", handle.attr("recv_counts"), receives);
+      ReadNumbers(method, "handle.recv_sizes", handle.attr("recv_sizes"), receives);
   routing.positions = ReadNumbers(method, "handle.positions", handle.attr("positions"), positions);
   for (const auto& sizes : {sends, receives}) {
     if (sizes[0] == communicator.size() && sizes[1] > 0 && sizes[1] == sends[1]) continue;
-    Throw(ERROR_INVALID_TENSOR_DIM, method, ": handle.send_counts and handle.recv_counts must be [",
+    Throw(ERROR_INVALID_TENSOR_DIM, method, ": handle.send_sizes and handle.recv_sizes must be [",
           communicator.size(), ", experts of a rank], got [", sends[0], ", ", sends[1], "] and [",
           receives[0], ", ", receives[1], "]");
   }
@@ -197,8 +196,8 @@ py::object PlainLevel::DispatchToExperts(const MoeArguments& given) {
     const Rows pairs = {ranks, routing.local_experts};
     handle =
         py::module_::import("collops.collectives.moe")
-            .attr("MoeHandle")(is_new ? numbers(pairs, routing.send_counts) : from("send_counts"),
-                               is_new ? numbers(pairs, routing.recv_counts) : from("recv_counts"),
+            .attr("MoeHandle")(is_new ? numbers(pairs, routing.send_counts) : from("send_sizes"),
+                               is_new ? numbers(pairs, routing.recv_counts) : from("recv_sizes"),
                                is_new ? numbers({routing.tokens, routing.top_k}, routing.positions)
                                       : from("positions"),
                                scales, NumberOf(communicator()), routing.digest);

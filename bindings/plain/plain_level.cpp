@@ -74,6 +74,7 @@ bool HasRows(PlainCall::Method method) {
 bool Asks(PlainCall::Method method, const PlainLevel::Arguments& given) {
   if (given.recv_sizes) return given.recv_sizes.is_none();
   if (given.leaf_begin) return !given.leaf_begin.is_none();
+  if (PlainCall::GathersRows(method)) return given.gather_rows.is_none();
   return (method == PlainCall::kAllGatherV || method == PlainCall::kGatherV) &&
          given.sizes.is_none();
 }
@@ -107,6 +108,9 @@ py::object Known(py::dict* known, const py::object& key, const Make& make) {
   }
   return (*known)[key];
 }
+
+// Behind the number of the root's rows.
+constexpr char kAfterRows = ' ';
 
 // What the root says of its rows: their library, element type and shape.
 std::string RowsInWords(const Operand& x) {
@@ -284,7 +288,7 @@ py::object PlainLevel::GatherList(const Arguments& given) {
   return Run(steps.data(), steps.size(), results);
 }
 
-// The root first tells the others what its rows are.
+// The root first tells the others what its rows are, and how many.
 py::object PlainLevel::ScatterV(const Arguments& given) {
   Part part(PlainCall::kScatterV);
   PlainCall& call = part.call;
@@ -292,15 +296,18 @@ py::object PlainLevel::ScatterV(const Arguments& given) {
   std::string told;
   Refusing(call.asking_name(), [&] {
     call.root = ReadWhole(call.name(), "root", given.root);
-    call.sizes = ReadSizes(call.name(), "sizes", given.sizes);
+    if (IsGiven(given.sizes)) call.sizes = ReadSizes(call.name(), "sizes", given.sizes);
     if (call.root != communicator().rank()) return;
     ReadX("x", given.x, Object(), &part);
     NameElements({call.name(), "x"}, part.x, &call.x);  // refuses references
-    text = RowsInWords(part.x);
+    text = Concat(call.x.rows(), kAfterRows, RowsInWords(part.x));
   });
   RunWithoutGil([&] { return calls_->Tell(call, text, &told); });
   Step step;
   Refusing(call.name(), [&] {
+    const int64_t rows = std::strtoll(told.c_str(), nullptr, 10);
+    if (!call.sizes) call.sizes = SplitEvenly(rows, communicator().size());
+    told.erase(0, told.find(kAfterRows) + 1);
     const int64_t own = (*call.sizes)[static_cast<size_t>(communicator().rank())];
     part.out = RowsOfWords(call.name(), told, own, communicator().device());
     const Operand out = ReadOutput({call.name(), "out"}, part.out, &part.stream);
@@ -458,15 +465,19 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
       product.inner_dim_is_ag = grid[2].cast<bool>();
     }
     if (IsGiven(given.gather_rows)) {
-      product.gather_rows = ReadMembers(name, "gather_rows", given.gather_rows);
+      product.gather_rows =
+          ReadMembers(name, given.grid ? "gather_rows" : "sizes", given.gather_rows);
     }
     if (IsGiven(given.scatter_rows)) {
-      product.scatter_rows = ReadMembers(name, "scatter_rows", given.scatter_rows);
+      product.scatter_rows =
+          ReadMembers(name, given.grid ? "scatter_rows" : "sizes", given.scatter_rows);
     }
     if (given.leaves) product.leaves = ReadWhole(name, "leaves", given.leaves);
     if (IsGiven(given.sum_columns)) {
       product.sum_columns = ReadMembers(name, "sum_columns", given.sum_columns);
     }
+  };
+  const auto prepare = [&] {
     const std::shared_ptr<PlainCalls::Kept> kept = Plan(call);
     Operand target;
     target.object = IsGiven(given.out) ? given.out : ResultOf(call, part.x, *kept);
@@ -479,8 +490,13 @@ py::object PlainLevel::Multiply(PlainCall::Method method, const Arguments& given
   };
   if (method == PlainCall::kMatmul) {
     read();  // nobody waits for this rank
+    prepare();
+  } else if (Asks(method, given)) {
+    Refusing(call.asking_name(), read);
+    Ask(&part, 1);
+    Refusing(name, prepare);
   } else {
-    Refusing(name, read);
+    Refusing(name, [&] { read(), prepare(); });
   }
   return Run(&step, 1, rows ? py::object(py::make_tuple(part.result, rows)) : part.result);
 }
@@ -493,7 +509,7 @@ py::object PlainLevel::MultiplyGrouped(PlainCall::Method method, const Arguments
   Step step;
   const auto read = [&] {
     ReadFactors(given, &part, &step);
-    call.sizes = ReadTable(name, "send_counts", given.sizes);
+    call.sizes = ReadTable(name, "send_sizes", given.sizes);
     if (IsGiven(given.max_rows)) {
       call.product.max_rows = ReadWhole(name, "max_rows", given.max_rows);
     }
@@ -508,7 +524,7 @@ py::object PlainLevel::MultiplyGrouped(PlainCall::Method method, const Arguments
   Refusing(name, [&] {
     if (!asks) {
       read();
-      call.receives = ReadTable(name, "recv_counts", given.recv_sizes);
+      call.receives = ReadTable(name, "recv_sizes", given.recv_sizes);
     }
     std::shared_ptr<PlainCalls::Kept> kept;
     ThrowIfError(calls_->MakeOnce(call, &kept));
@@ -658,6 +674,10 @@ void PlainLevel::Ask(Part* parts, size_t count) {
   const Rows mine = to_each ? *call.sizes : Rows{call.x.rows()};
   Rows all;
   RunWithoutGil([&] { return calls_->Ask(tensors, mine, &all); });
+  if (PlainCall::GathersRows(call.method)) {
+    call.product.gather_rows = RowsToGather(call, communicator().rank(), all);
+    return;
+  }
   if (!to_each) {
     for (size_t i = 0; i < count; ++i) parts[i].call.sizes = all;
     return;

@@ -26,7 +26,7 @@ class PlainLevel : public std::enable_shared_from_this<PlainLevel> {
   // What Python passes to a collective or a product; null: the method has no such argument.
   struct Arguments {
     Object x;
-    Object sizes;  // of all_to_allv: send_sizes; of a grouped product: send_counts
+    Object sizes;  // of all_to_allv: send_sizes; of a grouped product as well
     Object recv_sizes;
     Object partials;  // in the place of x, with `leaves`
     Object leaf_begin;

@@ -158,7 +158,7 @@ def moe_dispatch(comm: collops.Communicator, call: Tokens, run: Run) -> list[Any
     out = run.poisoned(comm, rows.shape, rows.dtype)
     again, _, kept = comm.moe_dispatch(x, handle=handle, out=out, **words)
     assert again is out and out.dtype == rows.dtype and out.tobytes() == rows.tobytes()
-    outputs = [rows, counts, handle.send_counts, handle.recv_counts]
+    outputs = [rows, counts, handle.send_sizes, handle.recv_sizes]
     if kept.scales is not None:
         assert kept.scales.tobytes() == handle.scales.tobytes()
         outputs.append(kept.scales)

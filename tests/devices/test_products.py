@@ -80,7 +80,7 @@ def test_scales_of_gathered_rows(backend: str) -> None:
         comm = run.join(rank)
         own = (run.place(comm, each[rank]) for each in (xs, ws, scales, tokens))
         x, w, scale, x_scale = own
-        words = {"scale": scale, "x_scale": x_scale, "gather_rows": [3, 4]}
+        words = {"scale": scale, "x_scale": x_scale, "sizes": [3, 4]}
         return run.values(comm.all_gather_matmul(x, w, **words))
 
     every = np.concatenate(xs).astype(np.int32)

@@ -50,8 +50,8 @@ def results(npu: Any, comm: Any) -> list[Any]:
     ins = [npu.tensor(np.full(int(counts[rank]), rank + 1.0)), counts[rank : rank + 1]]
     [gaps] = collops.Operation(param).forward([*ins, counts, displs, np.empty(7, np.float16)])
     x, weight = (npu.tensor(a.astype(np.float16)) for a in (np.ones((total, 2)), np.eye(2)))
-    summed = comm.matmul_reduce_scatter(x, weight, scatter_rows=rows)
-    gathered = comm.all_gather_matmul(x[:own], weight, gather_rows=rows)
+    summed = comm.matmul_reduce_scatter(x, weight, rows)
+    gathered = comm.all_gather_matmul(x[:own], weight, rows)
     return [*found, *(npu.array(result).tolist() for result in (gaps, summed, gathered))]
 
 

@@ -134,9 +134,9 @@ def part_of(way: Way, rank: int, k: int) -> Part:
     gathered = rows_of(way, gathers)
     scattered = rows_of(way, 1 if way.kind == 0 else adds)
     if way.kind in (2, 4):
-        lists["gather_rows"] = list(np.diff(gathered))
+        lists["gather_rows" if way.kind == 4 else "sizes"] = list(np.diff(gathered))
     if way.kind in (1, 4):
-        lists["scatter_rows"] = list(np.diff(scattered))
+        lists["scatter_rows" if way.kind == 4 else "sizes"] = list(np.diff(scattered))
     n = everything
     if way.kind in (2, 4):
         widths = cut(N, gathers, evenly=True)

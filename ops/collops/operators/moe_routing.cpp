@@ -49,7 +49,7 @@ Status CheckRouting(const char* method, const MoeRouting& routing, const Communi
     const bool sends = counts == &routing.send_counts;
     for (const int64_t count : *counts) {
       COLLOPS_CHECK_ARG(count >= 0, ERROR_INVALID_PARAM, method, ": handle.",
-                        sends ? "send_counts" : "recv_counts", " has the number ", count,
+                        sends ? "send_sizes" : "recv_sizes", " has the number ", count,
                         ": it must be >= 0");
     }
   }
@@ -57,8 +57,8 @@ Status CheckRouting(const char* method, const MoeRouting& routing, const Communi
   COLLOPS_CHECK_ARG(std::equal(routing.send_counts.begin() + own,
                                routing.send_counts.begin() + own + routing.local_experts,
                                routing.recv_counts.begin() + own),
-                    ERROR_INVALID_PARAM, method, ": handle.send_counts[", communicator.rank(),
-                    "] are not its recv_counts[", communicator.rank(),
+                    ERROR_INVALID_PARAM, method, ": handle.send_sizes[", communicator.rank(),
+                    "] are not its recv_sizes[", communicator.rank(),
                     "]: what this rank sends to itself must be equal");
   const int64_t sent = routing.sent();
   std::vector<bool> is_used(
@@ -74,7 +74,7 @@ Status CheckRouting(const char* method, const MoeRouting& routing, const Communi
     ++used;
   }
   COLLOPS_CHECK_ARG(used == sent, ERROR_INVALID_PARAM, method, ": handle.positions has ", used,
-                    " rows but handle.send_counts add up to ", sent);
+                    " rows but handle.send_sizes add up to ", sent);
   return Ok();
 }
 
@@ -116,7 +116,7 @@ Status MoeExchange::Prepare(Communicator* communicator, int64_t stride, SentRows
   COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(method_, bytes, sends_, &send_blocks_));
   COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(method_, bytes, receives_, &receive_blocks_));
   agreement_
-      .Pairwise("send_counts", sends_.data(), "recv_counts", receives_.data(), communicator->rank(),
+      .Pairwise("send_sizes", sends_.data(), "recv_sizes", receives_.data(), communicator->rank(),
                 communicator->size())
       .InPlainWords(method_, 1);
   COLLOPS_RETURN_IF_ERROR(

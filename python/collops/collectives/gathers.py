@@ -264,7 +264,7 @@ class Gathers(PlainCalls):
         """
         return self._plain.gatherv(x, sizes, root)
 
-    def scatterv(self, x: Any, sizes: Sizes, root: int = 0) -> Any:
+    def scatterv(self, x: Any, sizes: Sizes | None = None, root: int = 0) -> Any:
         """Sends every rank its rows of the root's x.
 
         ``out_r = x_root[s_r : s_r + sizes[r]]``, ``s_r = sizes[0] + ... + sizes[r - 1]``
@@ -276,7 +276,7 @@ class Gathers(PlainCalls):
             x: [rows, ...] on the root, contiguous: a numpy array, a torch tensor, or an object with
                 ``__dlpack__`` in the CPU's memory. Not read on the other ranks, which pass None.
             sizes: rows for each rank, 0 included, the same list on every rank; their sum is the
-                rows of x.
+                rows of x. None: as numpy.array_split divides them.
             root: the rank whose rows are scattered, the same on every rank.
 
         Returns:

@@ -33,8 +33,8 @@ class GroupedProducts(PlainCalls):
         self,
         x: TensorT,
         weight: TensorT,
-        send_counts: Table,
-        recv_counts: Table | None = None,
+        send_sizes: Table,
+        recv_sizes: Table | None = None,
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
@@ -51,8 +51,8 @@ class GroupedProducts(PlainCalls):
         self,
         x: TensorT,
         weight: TensorT,
-        send_counts: Table,
-        recv_counts: Table | None = None,
+        send_sizes: Table,
+        recv_sizes: Table | None = None,
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
@@ -68,8 +68,8 @@ class GroupedProducts(PlainCalls):
         self,
         x: Any,
         weight: Any,
-        send_counts: Table,
-        recv_counts: Table | None = None,
+        send_sizes: Table,
+        recv_sizes: Table | None = None,
         *,
         trans_weight: bool = False,
         residual: Any = None,
@@ -91,11 +91,11 @@ class GroupedProducts(PlainCalls):
             x: [rows, k] this rank's rows, sorted by rank and then by expert; rows may be 0.
             weight: [experts, k, n], with `trans_weight` [experts, n, k]; this rank's experts, as
                 many on every rank.
-            send_counts: [ranks, experts] rows for each expert of each rank; their sum is the rows
+            send_sizes: [ranks, experts] rows for each expert of each rank; their sum is the rows
                 of x. Lists, an array or a tensor.
-            recv_counts: [ranks, experts] rows from each rank for each of this rank's experts:
-                recv_counts[s] is line r of the send_counts of rank s. None: the ranks exchange
-                their send_counts first.
+            recv_sizes: [ranks, experts] rows from each rank for each of this rank's experts:
+                recv_sizes[s] is line r of the send_sizes of rank s. None: the ranks exchange
+                their send_sizes first.
             trans_weight: whether an expert's weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
             scale: [experts, n] of x and weight of int8; None: they are of floating point.
@@ -104,10 +104,10 @@ class GroupedProducts(PlainCalls):
             return_rows: whether to return the received rows, too.
             max_rows: the most rows that this rank takes; more are an error on all ranks, and
                 nothing moves. None: any number.
-            out: [sum of recv_counts, n] the result's memory; None: new memory of x's kind.
+            out: [sum of recv_sizes, n] the result's memory; None: new memory of x's kind.
 
         Returns:
-            `out`; with `return_rows` also the rows that were multiplied, [sum of recv_counts, k].
+            `out`; with `return_rows` also the rows that were multiplied, [sum of recv_sizes, k].
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the other ranks get its message.
@@ -132,8 +132,8 @@ class GroupedProducts(PlainCalls):
         return self._plain.all_to_allv_grouped_matmul(
             x,
             weight,
-            send_counts,
-            recv_counts,
+            send_sizes,
+            recv_sizes,
             out,
             residual,
             trans_weight,
@@ -146,8 +146,8 @@ class GroupedProducts(PlainCalls):
         self,
         x: TensorT,
         weight: TensorT,
-        send_counts: Table,
-        recv_counts: Table | None = None,
+        send_sizes: Table,
+        recv_sizes: Table | None = None,
         *,
         trans_weight: bool = False,
         residual: TensorT | None = None,
@@ -162,19 +162,19 @@ class GroupedProducts(PlainCalls):
         ``x_r[i]`` was there, which its expert has multiplied by its weight, ``+ residual_r``.
 
         Args:
-            x: [sum of recv_counts, k] the rows of this rank's experts, as
+            x: [sum of recv_sizes, k] the rows of this rank's experts, as
                 all_to_allv_grouped_matmul() returns them.
             weight: [experts, k, n], with `trans_weight` [experts, n, k]; this rank's experts, as
                 many on every rank.
-            send_counts: [ranks, experts] as on the way there: this rank's rows for each expert.
-            recv_counts: [ranks, experts] as on the way there: rows of each rank for each of this
-                rank's experts. None: the ranks exchange their send_counts first.
+            send_sizes: [ranks, experts] as on the way there: this rank's rows for each expert.
+            recv_sizes: [ranks, experts] as on the way there: rows of each rank for each of this
+                rank's experts. None: the ranks exchange their send_sizes first.
             trans_weight: whether an expert's weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row of the result; None: nothing.
             scale: [experts, n] of x and weight of int8; None: they are of floating point.
-            x_scale: [sum of recv_counts] float32, of each row of an x of int8; None: 1.
+            x_scale: [sum of recv_sizes] float32, of each row of an x of int8; None: 1.
             out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
-            out: [sum of send_counts, n] the result's memory; None: new memory of x's kind.
+            out: [sum of send_sizes, n] the result's memory; None: new memory of x's kind.
 
         Returns:
             `out`, in the order of the x of the way there.
@@ -199,6 +199,6 @@ class GroupedProducts(PlainCalls):
         """
         quant = scale, None, x_scale, 0, out_dtype
         result: TensorT = self._plain.grouped_matmul_all_to_allv(
-            x, weight, send_counts, recv_counts, out, residual, trans_weight, quant
+            x, weight, send_sizes, recv_sizes, out, residual, trans_weight, quant
         )
         return result

@@ -20,8 +20,8 @@ class MoeHandle:
     Its tensors are of the dispatched x's kind.
 
     Attributes:
-        send_counts: int64 [P, experts of a rank]: this rank's rows for each expert of each rank.
-        recv_counts: int64 [P, experts of a rank]: rows of each rank for each of this rank's
+        send_sizes: int64 [P, experts of a rank]: this rank's rows for each expert of each rank.
+        recv_sizes: int64 [P, experts of a rank]: rows of each rank for each of this rank's
             experts.
         positions: int64 [T, K]: where the row of (token, k) stands among this rank's rows sorted by
             expert; -1: it has none.
@@ -36,13 +36,13 @@ class MoeHandle:
         ...     with collops.init() as comm:
         ...         x, ids = np.ones((2, 1)), np.array([[0, 1], [1, -1]])
         ...         handle = comm.moe_dispatch(x, ids, num_experts=2)[2]
-        ...         return handle.send_counts.tolist(), handle.positions.tolist()
+        ...         return handle.send_sizes.tolist(), handle.positions.tolist()
         >>> run_ranks(send, 2)[0]
         ([[1], [2]], [[0, 1], [2, -1]])
     """
 
-    send_counts: Any
-    recv_counts: Any
+    send_sizes: Any
+    recv_sizes: Any
     positions: Any
     scales: Any = None
     group: int = 0

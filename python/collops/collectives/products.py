@@ -88,7 +88,8 @@ class Products(PlainCalls):
             rs_dim: number of ranks in a scatter group.
             inner_dim_is_ag: whether the gather groups consist of neighbouring ranks; if not, the
                 scatter groups do.
-            gather_rows: rows of each member of my gather group; None: all have as many as x.
+            gather_rows: rows of each member of my gather group; None: the ranks exchange their
+                numbers of rows first.
             scatter_rows: rows that each member of my scatter group receives; None: as
                 numpy.array_split divides them. Both lists have the same sum, in every group.
             trans_weight: whether the weight is stored as [n, k].
@@ -145,8 +146,8 @@ class Products(PlainCalls):
         self,
         x: TensorT,
         weight: TensorT,
+        sizes: Sizes | None = None,
         *,
-        gather_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
         leaves: int = 0,
@@ -164,7 +165,8 @@ class Products(PlainCalls):
         Args:
             x: [rows, k] this rank's rows; rows may be 0, k may not.
             weight: [k, n], with `trans_weight` [n, k]; this rank's columns of a larger one, say.
-            gather_rows: rows of each rank; None: all have as many as x.
+            sizes: rows of each rank, the same list on every rank; None: the ranks exchange their
+                numbers of rows first.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
             leaves: not 0: k is summed in so many leaves; as the module says.
@@ -173,7 +175,7 @@ class Products(PlainCalls):
             x_scale: [rows] float32, of each row of an x of int8; None: nothing.
             group_size: elements of k that share a row of scales; 0: all of them.
             out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
-            out: [sum of gather_rows, n] the result's memory; None: new memory of x's kind.
+            out: [sum of sizes, n] the result's memory; None: new memory of x's kind.
 
         Returns:
             `out`.
@@ -195,7 +197,7 @@ class Products(PlainCalls):
         """
         quant = scale, bias, x_scale, group_size, out_dtype
         result: TensorT = self._plain.all_gather_matmul(
-            x, weight, out, residual, trans_weight, quant, leaves, gather_rows
+            x, weight, out, residual, trans_weight, quant, leaves, sizes
         )
         return result
 
@@ -203,9 +205,9 @@ class Products(PlainCalls):
         self,
         x: TensorT,
         weight: TensorT,
+        sizes: Sizes | None = None,
         *,
         op: ReduceOp = "sum",
-        scatter_rows: Sizes | None = None,
         trans_weight: bool = False,
         residual: TensorT | None = None,
         leaves: int = 0,
@@ -225,8 +227,8 @@ class Products(PlainCalls):
         Args:
             x: [rows, k] of the same shape on every rank.
             weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
+            sizes: rows that each rank receives; None: as numpy.array_split divides them.
             op: ``"sum"`` or ``"avg"``, which divides in float32, before the result is rounded.
-            scatter_rows: rows that each rank receives; None: as numpy.array_split divides them.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
             leaves: not 0: the bits do not depend on the number of ranks; as the module says.
@@ -236,7 +238,7 @@ class Products(PlainCalls):
             x_scale: [rows] float32, of each row of an x of int8; None: nothing.
             group_size: elements of k that share a row of scales; 0: all of them.
             out_dtype: of an x of int8, ``"float32"`` (also None), float16 or bfloat16.
-            out: [scatter_rows[rank], n] the result's memory; None: new memory of x's kind.
+            out: [sizes[rank], n] the result's memory; None: new memory of x's kind.
 
         Returns:
             `out`.
@@ -259,7 +261,7 @@ class Products(PlainCalls):
         """
         quant = scale, bias, x_scale, group_size, out_dtype
         result: TensorT = self._plain.matmul_reduce_scatter(
-            x, weight, out, residual, trans_weight, quant, leaves, sum_columns, scatter_rows, op
+            x, weight, out, residual, trans_weight, quant, leaves, sum_columns, sizes, op
         )
         return result
 

@@ -245,6 +245,6 @@ def _ragged(rank: int) -> str:
 
 
 def test_all_ranks_hear_of_counts_that_are_no_table() -> None:
-    words = "send_counts must be whole numbers [ranks, experts], a line per rank, got [[1], [1, 2]]"
+    words = "send_sizes must be whole numbers [ranks, experts], a line per rank, got [[1], [1, 2]]"
     for found in run_group(_ragged, 2):
         assert words in found

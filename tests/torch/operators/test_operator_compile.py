@@ -79,9 +79,9 @@ def test_opcheck_finds_nothing(part: int) -> None:
 
 def _layer(x: Any, weight: Any, sizes: Any, group: Any) -> Any:
     gathered = ct.all_gatherv(x, sizes, group=group)
-    product = ct.all_gather_matmul(x, weight, gather_rows=sizes, group=group)
+    product = ct.all_gather_matmul(x, weight, sizes, group=group)
     total = ct.matmul_all_reduce(gathered, weight, group=group)
-    scattered = ct.matmul_reduce_scatter(gathered, weight, scatter_rows=sizes, group=group)
+    scattered = ct.matmul_reduce_scatter(gathered, weight, sizes, group=group)
     return torch.mm(gathered, weight), product, total, scattered
 
 

@@ -69,8 +69,8 @@ def _frozen(rank: int) -> list[bool]:
         ("matmul_all_reduce", {}),
         ("all_gather_matmul_reduce_scatter", {"ag_dim": 2, "rs_dim": 1}),
         ("matmul_all_to_all", {}),
-        ("grouped_matmul_all_to_allv", {"send_counts": [[1, 1], [1, 1]]}),
-        ("all_to_allv_grouped_matmul", {"send_counts": [[1, 1], [1, 1]]}),
+        ("grouped_matmul_all_to_allv", {"send_sizes": [[1, 1], [1, 1]]}),
+        ("all_to_allv_grouped_matmul", {"send_sizes": [[1, 1], [1, 1]]}),
     ):
         call = getattr(collops.torch, name)
         own = weight.expand(2, 3, 2) if "grouped" in name else weight

@@ -59,7 +59,7 @@ def _gather(rank: int, ranks: int, dtype: Any, trans: bool) -> list[Any]:
     x = X.to(dtype).split(rows)[rank].requires_grad_()
     weight = _weight(W.to(dtype).split(columns, 1)[rank], trans).requires_grad_()
     bias = BIAS.to(dtype).split(columns)[rank].clone().requires_grad_()
-    words = {"gather_rows": rows, "leaves": LEAVES}
+    words = {"sizes": rows, "leaves": LEAVES}
     out = ct.all_gather_matmul(x, weight, residual=bias, trans_weight=trans, **words)
     out.backward(SLOPE.to(dtype).split(columns, 1)[rank])
     return [(out, 1), (x.grad, 0), (weight.grad.T if trans else weight.grad, 1), (bias.grad, 0)]
@@ -70,7 +70,7 @@ def _scatter(rank: int, ranks: int, dtype: Any, trans: bool) -> list[Any]:
     columns, rows = _columns(ranks), _rows(ranks)
     x = _parts(X.to(dtype), columns, 1)[rank].requires_grad_()
     weight = _weight(W.to(dtype).split(columns)[rank], trans).requires_grad_()
-    words = {"scatter_rows": rows, "leaves": LEAVES, "sum_columns": columns}
+    words = {"sizes": rows, "leaves": LEAVES, "sum_columns": columns}
     bias = BIAS.to(dtype)
     out = ct.matmul_reduce_scatter(x, weight, residual=bias, trans_weight=trans, **words)
     out.backward(SLOPE.to(dtype).split(rows)[rank])

@@ -70,7 +70,7 @@ def _wrapped(rank: int) -> list[Any]:
         ("reduce_scatterv", (x,), {"sizes": [1, 2], "dim": 1, "op": "max"}),
         ("all_to_allv", (x, [1, 2], [[1, 1], [2, 2]][rank]), {}),
         ("all_reduce", (x,), {"op": "min"}),
-        ("all_gather_matmul", (x, weight), {"gather_rows": [3, 3], "residual": bias}),
+        ("all_gather_matmul", (x, weight), {"sizes": [3, 3], "residual": bias}),
         ("matmul_reduce_scatter", (x, weight.T.contiguous()), {"trans_weight": True, "op": "avg"}),
         ("all_gather_matmul_reduce_scatter", (x, weight), {"scatter_rows": [3, 0], **grid}),
         ("matmul_all_reduce", (x, weight), {"residual": bias}),
@@ -232,6 +232,65 @@ def test_errors_say_what_is_wrong() -> None:
         ("ArgumentError", "all_gatherv: sizes must have length 2, one per rank, got 3"),
     ]
     assert run_group(_errors, 2) == [wanted] * 2
+
+
+def _of_wrong_types(rank: int) -> list[Any]:
+    x, leaf = torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
+    calls: list[Any] = [
+        lambda: ct.all_gatherv(x.numpy(), [2, 2]),
+        lambda: ct.all_reduce([x]),
+        lambda: ct.all_gatherv(leaf, [2.5, 2]),
+        lambda: ct.all_gatherv(leaf, [2, 2], "0"),
+        lambda: ct.matmul_reduce_scatter(x, None),
+        lambda: ct.all_gather_matmul(x, x.numpy(), [2, 2]),
+        lambda: ct.all_gather_matmul(leaf, x, [2, 2], leaves=0.5),
+        lambda: ct.matmul(x, x, residual=[1, 2]),
+        lambda: ct.moe_dispatch(x, [0, 1], 2),
+    ]
+    found = [_refused(call) for call in calls]
+    return [*found, ct.all_gatherv(x, [2, 2]).shape == (4, 2)]  # the group goes on
+
+
+def test_arguments_of_wrong_types_are_told_in_our_words() -> None:
+    """torch's dispatcher would say of each twice that no schema matches."""
+    tensor = "must be a torch.Tensor, got"
+    wanted = [
+        f"all_gatherv: x {tensor} ndarray: pass torch.from_numpy(x)",
+        f"all_reduce: x {tensor} list",
+        "all_gatherv: sizes must be a list of whole numbers, got [2.5, 2]",
+        "all_gatherv: dim must be a whole number, got '0'",
+        f"matmul_reduce_scatter: weight {tensor} NoneType",
+        f"all_gather_matmul: weight {tensor} ndarray: pass torch.from_numpy(weight)",
+        "all_gather_matmul: leaves must be a whole number, got 0.5",
+        f"matmul: residual {tensor} list",
+        f"moe_dispatch: topk_ids {tensor} list",
+    ]
+    assert (
+        run_group(_of_wrong_types, 2) == [[*(("ArgumentError", one) for one in wanted), True]] * 2
+    )
+
+
+def _without_sizes(rank: int) -> list[bool]:
+    """Products whose ranks tell each other their rows, against those with sizes, and gradients."""
+    grid = {"ag_dim": 2, "rs_dim": 1}
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (ct.all_gather_matmul, {"sizes": [1, 3]}),
+        (ct.all_gather_matmul_reduce_scatter, {"gather_rows": [1, 3], **grid}),
+    ]
+    found = []
+    for call, given in calls:
+        results = []
+        for words in (given, {name: given[name] for name in given if name in grid}):
+            x = numbers(rank, 2 * rank + 1, 3).requires_grad_()
+            out = call(x, numbers(5, 3, 2), **words)
+            (out * numbers(rank, 4, 2)).sum().backward()
+            results.append((out, x.grad))
+        found += [torch.equal(one, other) for one, other in zip(*results, strict=True)]
+    return found
+
+
+def test_products_without_sizes_exchange_their_rows() -> None:
+    assert run_group(_without_sizes, 2) == [[True] * 4] * 2
 
 
 def test_a_call_without_a_group_says_so() -> None:

@@ -18,7 +18,7 @@ import collops
 from collops.testing import run_ranks
 from patience import patience
 from tests import linear_case
-from tests.linear_case import ALL_GATHER, GRID, METHODS
+from tests.linear_case import ALL_GATHER, METHODS
 
 # Some go through the stage, in more than one strip.
 ROWS, COLUMNS = (0, 1, 6, 7, 33, 80), (1, 5, 40, 800)
@@ -56,18 +56,16 @@ def check_all(rank: int, size: int, kind: str) -> None:
     draw, own = Random(size), Random(rank)
     for number in range(CALLS):
         method = draw.choice([*METHODS])
-        even = draw.random() < 0.3  # what lists that are not passed mean
-        all_alike = even and method in (ALL_GATHER, GRID)
-        rows = [size * rows for rows in ROWS[:4]] if all_alike else ROWS
-        cut = evenly if even else partial(linear_case.parts, draw)
-        case = linear_case.drawn(draw, size, method, cut, rows, COLUMNS)
+        told = draw.random() < 0.3  # without lists: gathered rows are told, others cut evenly
+        cut = evenly if told and method != ALL_GATHER else partial(linear_case.parts, draw)
+        case = linear_case.drawn(draw, size, method, cut, ROWS, COLUMNS)
         words = linear_case.words_of(case, rank)
         given = list(inputs(case)[rank].values())
         if own.random() < 0.5:  # each rank stores its weight as it likes
             given[1] = np.ascontiguousarray(given[1].T)
             words["trans_weight"] = not words["trans_weight"]
         x, weight, *residual = ins = [tensor(comm, kind, each, case.dtype) for each in given]
-        for name in ("gather_rows", "scatter_rows") if even else ():
+        for name in ("gather_rows", "scatter_rows", "sizes") if told else ():
             words.pop(name, None)
         if residual:
             words["residual"] = residual[0].reshape((1, -1) if number % 2 else (-1,))
@@ -99,7 +97,7 @@ def test_all_calls(size: int, kind: str, fused: str) -> None:
 
 
 def gathered(comm: collops.Communicator, x: Any, w: Any, **words: Any) -> Any:
-    return comm.all_gather_matmul(x, w, gather_rows=[3, 5], **words)
+    return comm.all_gather_matmul(x, w, [3, 5], **words)
 
 
 X = [np.full((3, 2), 1, np.float32), np.full((5, 2), 2, np.float32)]

@@ -29,10 +29,10 @@ def test_several_matrices(engine: str) -> None:
         one = whole(rank, 1, 7, 5)
         into = np.empty((4, 3, 6), np.float32)
         results = [
-            comm.all_gather_matmul(x, weight, gather_rows=matrices),
+            comm.all_gather_matmul(x, weight, matrices),
             comm.matmul_all_reduce(same, weight, out=into),
             comm.matmul_reduce_scatter(same, weight),
-            comm.matmul_reduce_scatter(same, weight, scatter_rows=[0, 1, 3]),
+            comm.matmul_reduce_scatter(same, weight, [0, 1, 3]),
             comm.matmul_reduce_scatter(one, weight),
             comm.all_gather_matmul_reduce_scatter(same, weight, ag_dim=3, rs_dim=1),
             comm.all_gather_matmul_reduce_scatter(same, weight, ag_dim=1, rs_dim=3),
@@ -64,11 +64,11 @@ def test_rows_of_one_matrix_in_three_dims_are_told_of_dim_0() -> None:
     def work(rank: int) -> str:
         with pytest.raises(collops.Error) as caught:
             x = whole(rank, 1, 3 - 2 * rank, 8)
-            collops.init().all_gather_matmul(x, whole(rank, 8, 5), gather_rows=[3, 1])
+            collops.init().all_gather_matmul(x, whole(rank, 8, 5), [3, 1])
         return str(caught.value)
 
     said = run_ranks(work, 2)[0]
-    assert "gather_rows[0] is 3, but dim 0 of x [1, 3, 8] is 1 on rank 0" in said
+    assert "sizes[0] is 3, but dim 0 of x [1, 3, 8] is 1 on rank 0" in said
     assert "reshape x to [rows, k]" in said
 
 
@@ -87,7 +87,7 @@ def test_the_average(name: str, engine: str) -> None:
         results = [
             comm.matmul_reduce_scatter(x, weight, op="avg"),
             comm.matmul_reduce_scatter(x, weight, op="sum"),
-            comm.matmul_reduce_scatter(x, weight, op="avg", scatter_rows=rows, residual=residual),
+            comm.matmul_reduce_scatter(x, weight, sizes=rows, op="avg", residual=residual),
             comm.start("matmul_reduce_scatter", x, weight, op="avg").wait(),
         ]
         return [result.astype(np.float32) for result in results]

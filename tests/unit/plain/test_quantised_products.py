@@ -79,7 +79,7 @@ def call(comm: Any, kind: int, own: W8A8, rows: list[int], trans: bool) -> Any:
     if kind == 1:
         return comm.matmul_reduce_scatter(own.x, own.weight, **args)
     if kind == 2:
-        return comm.all_gather_matmul(own.x, own.weight, gather_rows=rows, **args)
+        return comm.all_gather_matmul(own.x, own.weight, rows, **args)
     grid = {"ag_dim": comm.size // 2, "rs_dim": 2}
     return comm.all_gather_matmul_reduce_scatter(own.x, own.weight, **grid, **args)
 

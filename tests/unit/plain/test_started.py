@@ -46,17 +46,17 @@ def work_with_one_shape(rank: int) -> None:
     x = np.full((rank + 1, 8), rank + 1, np.float32)
     weight = np.eye(8, dtype=np.float32)
     with collops.init() as comm:
-        want = comm.all_gather_matmul(x, weight, gather_rows=[1, 2])
+        want = comm.all_gather_matmul(x, weight, sizes=[1, 2])
         for starts in (False, True):
             if rank == 1:
                 time.sleep(0.2)
-            first = comm.start("all_gather_matmul", x, weight, gather_rows=[1, 2])
+            first = comm.start("all_gather_matmul", x, weight, sizes=[1, 2])
             if rank == 0:
                 time.sleep(0.1)
             if starts:
-                got = comm.start("all_gather_matmul", x, weight, gather_rows=[1, 2]).wait()
+                got = comm.start("all_gather_matmul", x, weight, sizes=[1, 2]).wait()
             else:
-                got = comm.all_gather_matmul(x, weight, gather_rows=[1, 2])
+                got = comm.all_gather_matmul(x, weight, sizes=[1, 2])
             np.testing.assert_array_equal(got, want)
             np.testing.assert_array_equal(first.wait(), want)
 

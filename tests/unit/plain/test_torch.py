@@ -24,7 +24,7 @@ def as_torch(value: Any) -> Any:
 def parts_of(result: Any) -> list[Any]:
     if isinstance(result, tuple):
         rows, counts, handle = result
-        return [rows, counts, handle.send_counts, handle.recv_counts, handle.positions]
+        return [rows, counts, handle.send_sizes, handle.recv_sizes, handle.positions]
     return [one for one in (result if isinstance(result, list) else [result]) if one is not None]
 
 

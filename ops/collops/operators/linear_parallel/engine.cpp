@@ -17,7 +17,8 @@ const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
 constexpr const char* kMethods[] = {"matmul_all_reduce", "matmul_reduce_scatter",
                                     "all_gather_matmul", "type 3",
                                     "all_gather_matmul_reduce_scatter"};
-constexpr std::array<TermWords, 12> PlainWords(const char* weight_dim, const char* rows_advice) {
+constexpr std::array<TermWords, 12> PlainWords(const char* weight_dim, const char* gather_rows,
+                                               const char* scatter_rows) {
   return {{{"type", "the call is", "", "", kMethods, std::size(kMethods)},
            {"quantType", "the quantisation is (by ATB's number)"},
            {"outDataType", "out is"},
@@ -28,15 +29,14 @@ constexpr std::array<TermWords, 12> PlainWords(const char* weight_dim, const cha
            {"agDim", "ag_dim is"},
            {"rsDim", "rs_dim is"},
            {"innerDimIsAg", "inner_dim_is_ag is"},
-           {"gatherRows", "gather_rows", "", rows_advice},
-           {"scatterRows", "scatter_rows"}}};
+           {"gatherRows", gather_rows},
+           {"scatterRows", scatter_rows}}};
 }
-// By trans_weight, and by whether the rows to gather are advised.
-constexpr const char* kRowsAdvice =
-    ": where x has other rows on other ranks, pass gather_rows on all of them";
+// By trans_weight, and by whether the method has one list of rows.
 constexpr std::array<TermWords, 12> kPlainWords[2][2] = {
-    {PlainWords(" columns", ""), PlainWords(" columns", kRowsAdvice)},
-    {PlainWords(" rows", ""), PlainWords(" rows", kRowsAdvice)}};
+    {PlainWords(" columns", "gather_rows", "scatter_rows"),
+     PlainWords(" columns", "sizes", "sizes")},
+    {PlainWords(" rows", "gather_rows", "scatter_rows"), PlainWords(" rows", "sizes", "sizes")}};
 
 std::string EngineNames() {
   std::string names;
@@ -137,7 +137,8 @@ void AddLinearTerms(const LinearSettings& settings, const LinearPlan& plan, Agre
   }
   const char* const method = settings.voice.method;
   if (method == nullptr) return;
-  const std::array<TermWords, 12>& words = kPlainWords[param.transWeight][settings.asks_for_rows];
+  const std::array<TermWords, 12>& words =
+      kPlainWords[param.transWeight][settings.voice.has_one_list];
   agreement->InPlainWords(method, 1, words.data(), static_cast<int>(words.size()));
 }
 

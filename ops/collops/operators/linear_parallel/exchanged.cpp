@@ -114,7 +114,7 @@ class ExchangedProduct : public PlainPlan {
           .EqualText("residual", shapes.has_residual ? "given" : "None");
     }
     agreement_
-        .Pairwise("send_counts", blocks_.data(), "recv_counts", blocks_.data(), group.rank(),
+        .Pairwise("send_sizes", blocks_.data(), "recv_sizes", blocks_.data(), group.rank(),
                   shapes.rank_size)
         .InPlainWords(method(), 1);
   }

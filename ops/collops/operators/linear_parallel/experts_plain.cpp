@@ -10,7 +10,7 @@ namespace collops {
 namespace {
 
 ExpertsVoice VoiceOf(const PlainCall& call) {
-  return {call.name(), "send_counts", "max_rows", "with trans_weight=True it is [experts, n, k]",
+  return {call.name(), "send_sizes", "max_rows", "with trans_weight=True it is [experts, n, k]",
           "it is [experts, k, n]: for [experts, n, k] pass trans_weight=True"};
 }
 
@@ -79,16 +79,16 @@ Status CheckSumOf(const PlainCall& call, const char* label, int64_t sum) {
 }
 
 Status CheckReceived(const PlainCall& call, int rank, int rank_size, int64_t* sum) {
-  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "recv_counts", call.receives, rank_size, sum));
+  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "recv_sizes", call.receives, rank_size, sum));
   const int64_t experts = call.experts();
   for (int64_t l = 0; l < experts; ++l) {
     const auto own = static_cast<size_t>(rank * experts + l);
     COLLOPS_CHECK_ARG((*call.sizes)[own] == call.receives[own], ERROR_INVALID_PARAM, call.name(),
-                      ": send_counts[", rank, "][", l, "] is ", (*call.sizes)[own],
-                      " but recv_counts[", rank, "][", l, "] is ", call.receives[own],
+                      ": send_sizes[", rank, "][", l, "] is ", (*call.sizes)[own],
+                      " but recv_sizes[", rank, "][", l, "] is ", call.receives[own],
                       ": a rank's rows for its own experts are both");
   }
-  if (!GoesToExperts(call)) return CheckSumOf(call, "recv_counts", *sum);
+  if (!GoesToExperts(call)) return CheckSumOf(call, "recv_sizes", *sum);
   const std::optional<int64_t>& most = call.product.max_rows;
   COLLOPS_CHECK_ARG(!most || *sum <= *most, ERROR_INVALID_PARAM, call.name(), ": rank ", rank,
                     " receives ", *sum, " rows but max_rows is ", *most);
@@ -123,8 +123,8 @@ Status CheckOwn(const PlainCall& call, const Communicator& group, const OpSignat
   layout->x_rows = call.inputs[0].shape[0];
   COLLOPS_RETURN_IF_ERROR(CheckExpertInputs(VoiceOf(call), settings, call.inputs, layout));
   int64_t sum = 0;
-  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "send_counts", *call.sizes, group.size(), &sum));
-  return GoesToExperts(call) ? CheckSumOf(call, "send_counts", sum) : Ok();
+  COLLOPS_RETURN_IF_ERROR(CheckCounts(call, "send_sizes", *call.sizes, group.size(), &sum));
+  return GoesToExperts(call) ? CheckSumOf(call, "send_sizes", sum) : Ok();
 }
 
 // One call: it is neither found nor kept, so that numbers of rows do not fill the cache of plans.
@@ -234,7 +234,7 @@ class GroupedPlan : public PlainPlan {
         .Pairwise("the rows sent", sends ? rows_->to_rank() : rows_->from_rank(),
                   "the rows received", sends ? rows_->from_rank() : rows_->to_rank(), layout.rank,
                   layout.rank_size)
-        .PairwiseUnseen("the rows of single experts in send_counts and recv_counts", to.data(),
+        .PairwiseUnseen("the rows of single experts in send_sizes and recv_sizes", to.data(),
                         from.data(), layout.rank, layout.rank_size)
         .InPlainWords(method(), 1, std::data(kWords), static_cast<int>(std::size(kWords)));
   }

@@ -67,10 +67,15 @@ struct LinearLayout {
 // What messages call the call and its arguments: the struct's names, or the plain level's.
 struct LinearVoice {
   const char* method = nullptr;  // of the plain level; lives as long as the process
+  bool has_one_list = false;     // of rows, which the method calls sizes
 
   const char* called() const { return method == nullptr ? "LinearParallel" : method; }
-  const char* gather_rows() const { return method == nullptr ? "gatherRows" : "gather_rows"; }
-  const char* scatter_rows() const { return method == nullptr ? "scatterRows" : "scatter_rows"; }
+  const char* gather_rows() const {
+    return method == nullptr ? "gatherRows" : has_one_list ? "sizes" : "gather_rows";
+  }
+  const char* scatter_rows() const {
+    return method == nullptr ? "scatterRows" : has_one_list ? "sizes" : "scatter_rows";
+  }
   const char* leaves() const { return method == nullptr ? "sumLeaves" : "leaves"; }
   const char* sum_columns() const { return method == nullptr ? "sumColumns" : "sum_columns"; }
   const char* weight_shape(bool trans_weight) const {
@@ -92,7 +97,6 @@ struct LinearSettings {
   std::string engine;     // its name (engine.h), equal on every rank; empty: the first that can
   bool averages = false;  // sums are divided by the ranks that add up, before the residual
   bool splits_unevenly = false;  // without scatterRows any number of rows is shared out
-  bool asks_for_rows = false;    // messages advise gather_rows, where nobody said them
   bool scales_tokens = false;    // a scale for each row of x, as QUANT_TYPE_PER_TOKEN has
   LinearVoice voice;
 };

@@ -136,6 +136,10 @@ Status CheckGrid(const PlainCall& call, int rank_size) {
   return Ok();
 }
 
+bool HasOneList(const PlainCall& call) {
+  return call.method != PlainCall::kAllGatherMatmulReduceScatter;
+}
+
 Status CheckLength(const PlainCall& call, const char* label, const std::optional<Rows>& rows,
                    int64_t members) {
   COLLOPS_CHECK_ARG(!rows || static_cast<int64_t>(rows->size()) == members, ERROR_INVALID_PARAM,
@@ -192,8 +196,11 @@ Status FillIn(const PlainCall& call, int rank_size, P* param) {
     param->twoDimTPInfo.rsDim = static_cast<uint16_t>(scattering);
     param->twoDimTPInfo.innerDimIsAg = spec.inner_dim_is_ag ? 1 : 0;
   }
-  COLLOPS_RETURN_IF_ERROR(CheckLength(call, "gather_rows", spec.gather_rows, gathering));
-  COLLOPS_RETURN_IF_ERROR(CheckLength(call, "scatter_rows", spec.scatter_rows, scattering));
+  LinearVoice voice;
+  voice.method = call.name();
+  voice.has_one_list = HasOneList(call);
+  COLLOPS_RETURN_IF_ERROR(CheckLength(call, voice.gather_rows(), spec.gather_rows, gathering));
+  COLLOPS_RETURN_IF_ERROR(CheckLength(call, voice.scatter_rows(), spec.scatter_rows, scattering));
   param->transWeight = spec.trans_weight;
   param->gatherRows = spec.gather_rows.value_or(Rows());
   param->scatterRows = spec.scatter_rows.value_or(Rows());
@@ -209,6 +216,23 @@ Status FillIn(const PlainCall& call, int rank_size, P* param) {
 
 }  // namespace
 
+Status CheckGathering(const PlainCall& call, const Communicator& group) {
+  return HasOneList(call) ? Ok() : CheckGrid(call, group.size());
+}
+
+Rows RowsToGather(const PlainCall& call, int rank, const Rows& all) {
+  if (HasOneList(call)) return all;
+  const ProductSpec& spec = call.product;
+  const int64_t first =
+      spec.inner_dim_is_ag ? rank / spec.ag_dim * spec.ag_dim : rank % spec.rs_dim;
+  const int64_t step = spec.inner_dim_is_ag ? 1 : spec.rs_dim;
+  Rows rows;
+  for (int64_t i = 0; i < spec.ag_dim; ++i) {
+    rows.push_back(all[static_cast<size_t>(first + i * step)]);
+  }
+  return rows;
+}
+
 Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> communicator,
                    PlanPointer* plan) {
   const ProductSpec& spec = call.product;
@@ -221,8 +245,8 @@ Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> communic
   settings.averages = spec.averages;
   settings.scales_tokens = spec.has_x_scale;
   settings.splits_unevenly = !spec.scatter_rows;
-  settings.asks_for_rows = !spec.gather_rows;
   settings.voice.method = call.name();
+  settings.voice.has_one_list = HasOneList(call);
   auto made = std::make_shared<ProductPlan>(call.name(), settings, std::move(communicator));
   COLLOPS_RETURN_IF_ERROR(made->Infer(call.inputs));
   *plan = std::move(made);

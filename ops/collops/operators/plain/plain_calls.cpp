@@ -30,15 +30,17 @@ constexpr MethodNames kMethods[] = {
     {"all_reduce", "AllReduce of partials", "all_reduce's leaves", "AllReduce's leaves"},
     {"reduce_scatterv", "ReduceScatterV of partials", "reduce_scatterv's leaves",
      "ReduceScatterV's leaves"},
-    {"all_gather_matmul", "LinearParallel"},
+    {"all_gather_matmul", "LinearParallel", "all_gather_matmul without sizes",
+     "LinearParallel without gatherRows"},
     {"matmul_reduce_scatter", "LinearParallel"},
     {"matmul_all_reduce", "LinearParallel"},
-    {"all_gather_matmul_reduce_scatter", "LinearParallel"},
+    {"all_gather_matmul_reduce_scatter", "LinearParallel",
+     "all_gather_matmul_reduce_scatter without gather_rows", "LinearParallel without gatherRows"},
     {"matmul", "LinearParallel"},
     {"all_to_allv_grouped_matmul", "AllToAllVGroupedMatmul", "all_to_allv_grouped_matmul asks",
-     "AllToAllVGroupedMatmul without recv_counts"},
+     "AllToAllVGroupedMatmul without recv_sizes"},
     {"grouped_matmul_all_to_allv", "GroupedMatmulAllToAllV", "grouped_matmul_all_to_allv asks",
-     "GroupedMatmulAllToAllV without recv_counts"},
+     "GroupedMatmulAllToAllV without recv_sizes"},
     {"all_to_all_matmul", "AllToAllMatmul"},
     {"matmul_all_to_all", "MatmulAllToAll"},
 };
@@ -113,12 +115,13 @@ Status CheckBeforeAsking(const PlainCall& call, const Communicator& group) {
   const int rank = group.rank();
   const int rank_size = group.size();
   if (call.is_grouped()) return CheckGrouped(call, group);
+  if (PlainCall::GathersRows(call.method)) return CheckGathering(call, group);
   const char* const name = call.name();
   const bool sends = call.method == PlainCall::kAllToAllV;
   if (call.method == PlainCall::kGatherV || call.method == PlainCall::kScatterV) {
     COLLOPS_RETURN_IF_ERROR(CheckRoot(name, call.root, rank_size));
   }
-  if (!sends && call.method != PlainCall::kScatterV) return Ok();
+  if (!sends && (call.method != PlainCall::kScatterV || !call.sizes)) return Ok();
   const char* const label = sends ? "send_sizes" : "sizes";
   COLLOPS_RETURN_IF_ERROR(CheckSizes(name, label, *call.sizes, rank_size));
   return sends || rank == call.root ? CheckSum(name, label, *call.sizes, call.x) : Ok();
@@ -171,6 +174,8 @@ class PlainCalls::Question {
         if (first.is_grouped()) agreements_.back().Equal("experts of a rank", first.experts());
         agreements_.back().InPlainWords(first.asking_name(), 1);
       }
+      // The product compares the rest, of the ranks that it concerns.
+      if (PlainCall::GathersRows(first.method)) continue;
       AddTensor(tensors.size() == 1 ? "x" : Concat("x[", i, "]"), first.x.dim, *tensors[i]);
     }
   }
@@ -373,8 +378,10 @@ Status PlainCalls::Tell(const PlainCall& call, const std::string& text, std::str
   std::memcpy(mine.data(), text.data(), text.size());
   std::vector<char> all(kMost * static_cast<size_t>(size));
   Agreement agreement(call.asking_operation());
+  const Rows none(static_cast<size_t>(size));
   agreement.Equal("rankRoot", call.root)
-      .EqualList("sizes", call.sizes->data(), size)
+      .Equal("whether sizes are given", call.sizes ? 1 : 0)
+      .EqualList("sizes", (call.sizes ? *call.sizes : none).data(), size)
       .InPlainWords(call.name(), 1);
   COLLOPS_RETURN_IF_ERROR(communicator_->Share(agreement, mine.data(), kMost, all.data()));
   const char* const sent = all.data() + static_cast<size_t>(call.root) * kMost;

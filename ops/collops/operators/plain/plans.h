@@ -21,7 +21,7 @@ struct ProductSpec {
   int64_t ag_dim = 0;  // of the product that gathers and scatters, as the two below
   int64_t rs_dim = 0;
   bool inner_dim_is_ag = true;
-  std::optional<Rows> gather_rows;   // none: all members have as many as x
+  std::optional<Rows> gather_rows;   // none: the call gathers nothing
   std::optional<Rows> scatter_rows;  // none: as numpy.array_split shares them out
   int64_t leaves = 0;                // of the sum over ranks (LinearParallelParam::sumLeaves)
   std::optional<Rows> sum_columns;   // none: equally long leaves, shared out evenly
@@ -92,6 +92,10 @@ struct PlainCall {
     return of == kAllToAllVGroupedMatmul || of == kGroupedMatmulAllToAllV;
   }
   bool is_grouped() const { return IsGrouped(method); }
+  // Whether it gathers the rows that it multiplies.
+  static bool GathersRows(Method of) {
+    return of == kAllGatherMatmul || of == kAllGatherMatmulReduceScatter;
+  }
   int64_t experts() const { return inputs[1].shape[0]; }
 
   // Checks the dim, and counts it from 0. `label` is what the method calls x.
@@ -210,6 +214,10 @@ Status PlanProduct(const PlainCall& call, std::shared_ptr<Communicator> group, P
 Status PlanGrouped(const PlainCall& call, Communicator& group, PlanPointer* plan);
 // all_to_all_matmul and matmul_all_to_all.
 Status PlanExchangedProduct(const PlainCall& call, const Communicator& group, PlanPointer* plan);
+// What of a gathering product is known before the ranks tell each other their rows; and the rows of
+// this rank's gather group among those of all ranks.
+Status CheckGathering(const PlainCall& call, const Communicator& group);
+Rows RowsToGather(const PlainCall& call, int rank, const Rows& all);
 // What of a grouped product does not depend on what other ranks send.
 Status CheckGrouped(const PlainCall& call, const Communicator& group);
 

@@ -423,7 +423,7 @@ def _fuse_gather(graph: Any, node: Node, group_names: Collection[str]) -> bool:
     if group_name not in group_names or product is None or dim != 0 or not _multiplies(product):
         return False
     bias, x, weight = product_operands(product)
-    # Without sizes the ranks tell each other; the fused operator would take equal ones.
+    # Without sizes the ranks tell each other; the fused operator takes a list.
     if x is not node or weight is node or sizes is None:
         return False
     target = torch.ops.collops.all_gather_matmul.default

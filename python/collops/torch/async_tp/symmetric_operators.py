@@ -47,7 +47,8 @@ def _fused_all_gather_matmul(
     if not (return_A or last) and len(weights) == 1 and _core_multiplies(x, weights[0]):
         matrix = x.flatten(0, -2)
         weight, transposed = _stored(weights[0])
-        product = comm.all_gather_matmul(matrix, weight, trans_weight=transposed)
+        equal = [len(matrix)] * comm.size
+        product = comm.all_gather_matmul(matrix, weight, equal, trans_weight=transposed)
         return None, [product.view(*rows, product.shape[-1]).movedim(0, dim)]
     whole = x.new_empty(*rows, x.shape[-1])
     comm.all_gather(x, whole)

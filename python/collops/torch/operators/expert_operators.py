@@ -21,16 +21,16 @@ from collops.torch.operators.row_operators import values
 _ops = torch.ops.collops
 _Tensor: TypeAlias = torch.Tensor
 _GROUPED = (
-    "Tensor x, Tensor weight, Tensor send_counts, Tensor? recv_counts, Tensor? residual, "
+    "Tensor x, Tensor weight, Tensor send_sizes, Tensor? recv_sizes, Tensor? residual, "
     "bool trans_weight, Tensor? scale, Tensor? x_scale, ScalarType? out_dtype"
 )
-_ROUTING = "Tensor send_counts, Tensor recv_counts, Tensor positions"
+_ROUTING = "Tensor send_sizes, Tensor recv_sizes, Tensor positions"
 
 
 def _dispatch(x: Any, topk_ids: Any, num_experts: int, name: str) -> Any:
     communicator = communicator_for_call("moe_dispatch", x, name)
     rows, counts, handle = communicator.moe_dispatch(values(x), values(topk_ids), num_experts)
-    return rows, counts, handle.send_counts, handle.recv_counts, handle.positions
+    return rows, counts, handle.send_sizes, handle.recv_sizes, handle.positions
 
 
 def _fake_dispatch(x: _Tensor, topk_ids: _Tensor, num_experts: Any, name: str) -> Any:
@@ -73,8 +73,8 @@ def _again_gradient(ctx: Any, gradient: _Tensor) -> Any:
 
 
 def _handle(communicator: Any, routing: Any) -> MoeHandle:
-    send_counts, recv_counts, positions = map(values, routing)
-    return MoeHandle(send_counts, recv_counts, positions, group=communicator.handle)
+    send_sizes, recv_sizes, positions = map(values, routing)
+    return MoeHandle(send_sizes, recv_sizes, positions, group=communicator.handle)
 
 
 def _sent(communicator: Any, x: _Tensor, routing: Any) -> Any:
@@ -331,7 +331,7 @@ for _name, _goes_back in (
 register(
     "_grouped_matmul_backward",
     Operator(
-        "Tensor gradient, Tensor x, Tensor weight, Tensor send_counts, Tensor? recv_counts, "
+        "Tensor gradient, Tensor x, Tensor weight, Tensor send_sizes, Tensor? recv_sizes, "
         "bool went_back, bool trans_weight, bool for_x, bool for_weight",
         *(_grouped_backward, _fake_grouped_backward, _save_nothing, _refuse_second_grouped),
         has_out=False,

@@ -9,7 +9,7 @@ import torch
 
 from collops.errors import ErrorCode
 from collops.torch.calls import refuse
-from collops.torch.operators.names import AnyGroup, check_no_gradients, communicator_of, name_of
+from collops.torch.operators.names import AnyGroup, communicator_of, name_of
 from collops.torch.operators.record import operate
 
 if TYPE_CHECKING:
@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
     Table: TypeAlias = torch.Tensor | Sequence[Sequence[int]]
 
-_ops = torch.ops.collops
-
 
 class MoeRouting(NamedTuple):
     """Where the rows of a moe_dispatch() went, which moe_combine() needs.
 
     Attributes:
-        send_counts: int64 [P, experts of a rank]: this rank's rows for each expert of each rank.
-        recv_counts: int64 [P, experts of a rank]: rows of each rank for each of this rank's
+        send_sizes: int64 [P, experts of a rank]: this rank's rows for each expert of each rank.
+        recv_sizes: int64 [P, experts of a rank]: rows of each rank for each of this rank's
             experts.
         positions: int64 [T, K]: where the row of (token, k) stands among this rank's rows sorted by
             expert; -1: it has none.
@@ -38,13 +36,13 @@ class MoeRouting(NamedTuple):
         ...     with collops.init() as comm:
         ...         x, ids = torch.ones(2, 1), torch.tensor([[0, 1], [1, -1]])
         ...         routing = collops.torch.moe_dispatch(x, ids, 2, group=comm)[2]
-        ...         return routing.recv_counts.tolist()
+        ...         return routing.recv_sizes.tolist()
         >>> run_ranks(send, 2)
         [[[1], [1]], [[2], [2]]]
     """
 
-    send_counts: torch.Tensor
-    recv_counts: torch.Tensor
+    send_sizes: torch.Tensor
+    recv_sizes: torch.Tensor
     positions: torch.Tensor
 
 
@@ -132,18 +130,17 @@ def moe_combine(
         >>> run_ranks(there_and_back, 2)[0]
         ([[1.25, 1.25]], [[2.0, 4.0]])
     """
-    if out is None:
-        return operate("moe_combine", rows, topk_weights, *routing, name_of(group))
-    check_no_gradients("moe_combine", name_of(group), rows, topk_weights)
-    _ops.moe_combine.out(rows, topk_weights, *routing, name_of(group), out=out)
-    return out
+    result: torch.Tensor = operate(
+        "moe_combine", rows, topk_weights, *routing, name_of(group), out=out
+    )
+    return result
 
 
 def all_to_allv_grouped_matmul(
     x: torch.Tensor,
     weight: torch.Tensor,
-    send_counts: Table,
-    recv_counts: Table | None = None,
+    send_sizes: Table,
+    recv_sizes: Table | None = None,
     *,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
@@ -162,10 +159,10 @@ def all_to_allv_grouped_matmul(
     Args:
         x: [rows, k] this rank's rows, sorted by rank and then by expert.
         weight: [experts, k, n], with `trans_weight` [experts, n, k]; this rank's experts.
-        send_counts: [ranks, experts] rows for each expert of each rank, such as a routing's; on the
+        send_sizes: [ranks, experts] rows for each expert of each rank, such as a routing's; on the
             CPU.
-        recv_counts: [ranks, experts] rows from each rank for each of this rank's experts, on all
-            ranks or on none; None: the ranks exchange their send_counts first.
+        recv_sizes: [ranks, experts] rows from each rank for each of this rank's experts, on all
+            ranks or on none; None: the ranks exchange their send_sizes first.
         trans_weight: whether an expert's weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
         scale: [experts, n] of x and weight of int8; None: they are of floating point.
@@ -173,7 +170,7 @@ def all_to_allv_grouped_matmul(
         out_dtype: of an x of int8, float32 (also None), float16 or bfloat16.
         max_rows: the most rows that this rank takes; more are an error on all ranks.
         group: as for moe_dispatch().
-        out: [sum of recv_counts, n] the result's memory; the call then has no gradient.
+        out: [sum of recv_sizes, n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor; in compiled code its rows are a symbol.
@@ -197,7 +194,7 @@ def all_to_allv_grouped_matmul(
         [[1.0], [4.0, 22.0, 24.0]]
     """
     name, of = "all_to_allv_grouped_matmul", name_of(group)
-    tables = _tables(name, x, send_counts, recv_counts, of)
+    tables = _tables(name, x, send_sizes, recv_sizes, of)
     quant = scale, x_scale, out_dtype, max_rows
     return _grouped(name, (x, weight, *tables, residual, trans_weight, *quant, of), out)
 
@@ -205,8 +202,8 @@ def all_to_allv_grouped_matmul(
 def grouped_matmul_all_to_allv(
     x: torch.Tensor,
     weight: torch.Tensor,
-    send_counts: Table,
-    recv_counts: Table | None = None,
+    send_sizes: Table,
+    recv_sizes: Table | None = None,
     *,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
@@ -222,17 +219,17 @@ def grouped_matmul_all_to_allv(
     weight and residual have gradients.
 
     Args:
-        x: [sum of recv_counts, k] the rows of this rank's experts.
+        x: [sum of recv_sizes, k] the rows of this rank's experts.
         weight: [experts, k, n], with `trans_weight` [experts, n, k]; this rank's experts.
-        send_counts: [ranks, experts] as on the way there; on the CPU.
-        recv_counts: [ranks, experts] as on the way there.
+        send_sizes: [ranks, experts] as on the way there; on the CPU.
+        recv_sizes: [ranks, experts] as on the way there.
         trans_weight: whether an expert's weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row of the result; None: nothing.
         scale: [experts, n] of x and weight of int8; None: they are of floating point.
-        x_scale: [sum of recv_counts] float32, of each row of an x of int8; None: 1.
+        x_scale: [sum of recv_sizes] float32, of each row of an x of int8; None: 1.
         out_dtype: of an x of int8, float32 (also None), float16 or bfloat16.
         group: as for moe_dispatch().
-        out: [sum of send_counts, n] the result's memory; the call then has no gradient.
+        out: [sum of send_sizes, n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor; in compiled code its rows are a symbol.
@@ -256,25 +253,20 @@ def grouped_matmul_all_to_allv(
         [[1.0, 4.0], [22.0, 24.0]]
     """
     name, of = "grouped_matmul_all_to_allv", name_of(group)
-    tables = _tables(name, x, send_counts, recv_counts, of)
+    tables = _tables(name, x, send_sizes, recv_sizes, of)
     quant = scale, x_scale, out_dtype
     return _grouped(name, (x, weight, *tables, residual, trans_weight, *quant, of), out)
 
 
 def _grouped(name: str, args: Any, out: torch.Tensor | None) -> torch.Tensor:
-    if out is None:
-        result: torch.Tensor = operate(name, *args)
-        return result
-    tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    check_no_gradients(name, args[-1], *tensors)
-    getattr(_ops, name).out(*args, out=out)
-    return out
+    result: torch.Tensor = operate(name, *args, out=out)
+    return result
 
 
 def _tables(name: str, x: torch.Tensor, sends: Any, receives: Any, group: str) -> list[Any]:
     """Counts as an operator takes them."""
     tables = []
-    for which, counts in (("send_counts", sends), ("recv_counts", receives)):
+    for which, counts in (("send_sizes", sends), ("recv_sizes", receives)):
         try:
             given = counts is None or isinstance(counts, torch.Tensor)
             tables.append(counts if given else torch.tensor(counts))

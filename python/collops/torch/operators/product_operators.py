@@ -16,9 +16,16 @@ import torch
 
 from collops.errors import ErrorCode
 from collops.torch.calls import refuse
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.operators.names import communicator_for_call, communicator_of
 from collops.torch.operators.record import Operator, register
-from collops.torch.operators.row_operators import own_rows, rows_of, values, with_rows
+from collops.torch.operators.row_operators import (
+    own_rows,
+    rows_of,
+    told_rows,
+    values,
+    with_rows,
+)
 from collops.torch.reductions import averages_apart
 
 _ops = torch.ops.collops
@@ -126,6 +133,13 @@ def _shaped(ctx: Any, for_x: Any, for_weight: Any, own: _Tensor) -> tuple[Any, A
     )
 
 
+@break_graphs
+def told_group_rows(x: _Tensor, name: str, grid: tuple[int, int, bool]) -> list[int]:
+    """The rows of x on every member of this rank's gather group."""
+    every, group = told_rows(x, name), _places(communicator_of(name).rank, *grid)[1]
+    return [rows for rank, rows in enumerate(every) if _places(rank, *grid)[1] == group]
+
+
 def _gather_in_grid(
     name: str, grid: tuple[int, int, bool], x: _Tensor, after: _Tensor, rows: Any
 ) -> _Tensor:
@@ -152,7 +166,7 @@ def _all_gather_matmul(
     return communicator_for_call("all_gather_matmul", x, name).all_gather_matmul(
         values(x),
         values(weight),
-        gather_rows=gather_rows,
+        gather_rows,
         trans_weight=trans,
         residual=_optional(residual),
         leaves=leaves,
@@ -169,15 +183,13 @@ def _fake_all_gather_matmul(
     name: str,
     *options: Any,
 ) -> _Tensor:
-    total = x.shape[0] * communicator_of(name).size if gather_rows is None else sum(gather_rows)
-    return x.new_empty([total, *x.shape[1:-1], _columns(weight, trans)])
+    return x.new_empty([sum(gather_rows), *x.shape[1:-1], _columns(weight, trans)])
 
 
 def _save_all_gather_matmul(ctx: Any, inputs: Any) -> None:
     x, weight, residual, gather_rows, ctx.trans, ctx.name, *options = inputs
     _save(ctx, x, weight, residual, *options)
-    ranks = communicator_of(ctx.name).size
-    ctx.rows = _in_rows(x, [x.shape[0]] * ranks if gather_rows is None else gather_rows)
+    ctx.rows = _in_rows(x, gather_rows)
 
 
 def _all_gather_matmul_gradient(ctx: Any, gradient: _Tensor) -> Any:
@@ -216,8 +228,8 @@ def _matmul_reduce_scatter(
     total = communicator.matmul_reduce_scatter(
         values(x),
         values(weight),
+        scatter_rows,
         op="sum" if averages else op,
-        scatter_rows=scatter_rows,
         trans_weight=trans,
         residual=None if averages else _optional(residual),
         leaves=leaves,
@@ -318,8 +330,7 @@ def _fake_all_gather_matmul_reduce_scatter(
     *options: Any,
 ) -> _Tensor:
     _, place = _places(communicator_of(name).rank, ag_dim, rs_dim, inner_dim_is_ag)
-    total = x.shape[0] * ag_dim if gather_rows is None else sum(gather_rows)
-    own = own_rows(rows_of(total, max(rs_dim, 1), scatter_rows), place)
+    own = own_rows(rows_of(sum(gather_rows), max(rs_dim, 1), scatter_rows), place)
     return x.new_empty([own, *x.shape[1:-1], _columns(weight, trans)])
 
 
@@ -328,9 +339,8 @@ def _save_all_gather_matmul_reduce_scatter(ctx: Any, inputs: Any) -> None:
     ctx.trans, ctx.name, *options = rest
     _save(ctx, x, weight, residual, *options)
     ctx.grid = ag_dim, rs_dim, inner
-    gathered = [x.shape[0]] * ag_dim if gather_rows is None else gather_rows
-    ctx.gather_rows = _in_rows(x, gathered)
-    ctx.scatter_rows = _in_rows(x, rows_of(sum(gathered), rs_dim, scatter_rows))
+    ctx.gather_rows = _in_rows(x, gather_rows)
+    ctx.scatter_rows = _in_rows(x, rows_of(sum(gather_rows), rs_dim, scatter_rows))
 
 
 def _check_same_columns(ctx: Any, g: _Tensor) -> None:
@@ -530,7 +540,7 @@ def _matmul_all_to_all_gradient(ctx: Any, gradient: _Tensor) -> Any:
 register(
     "all_gather_matmul",
     Operator(
-        f"{_WEIGHT}, SymInt[]? gather_rows, bool trans_weight",
+        f"{_WEIGHT}, SymInt[] sizes, bool trans_weight",
         *(_all_gather_matmul, _fake_all_gather_matmul),
         *(_save_all_gather_matmul, _all_gather_matmul_gradient),
         _LEAVES,
@@ -539,7 +549,7 @@ register(
 register(
     "matmul_reduce_scatter",
     Operator(
-        f"{_WEIGHT}, str op, SymInt[]? scatter_rows, bool trans_weight",
+        f"{_WEIGHT}, str op, SymInt[]? sizes, bool trans_weight",
         *(_matmul_reduce_scatter, _fake_matmul_reduce_scatter),
         *(_save_matmul_reduce_scatter, _matmul_reduce_scatter_gradient),
         f"{_LEAVES}, {_SUM_COLUMNS}",
@@ -548,7 +558,7 @@ register(
 register(
     "all_gather_matmul_reduce_scatter",
     Operator(
-        f"{_WEIGHT}, {_GRID}, SymInt[]? gather_rows, SymInt[]? scatter_rows, bool trans_weight",
+        f"{_WEIGHT}, {_GRID}, SymInt[] gather_rows, SymInt[]? scatter_rows, bool trans_weight",
         *(_all_gather_matmul_reduce_scatter, _fake_all_gather_matmul_reduce_scatter),
         *(_save_all_gather_matmul_reduce_scatter, _all_gather_matmul_reduce_scatter_gradient),
         f"{_LEAVES}, {_SUM_COLUMNS}",

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from collops.collectives.reductions import reduction_name
-from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
+from collops.torch.operators.names import AnyGroup, name_of
+from collops.torch.operators.product_operators import told_group_rows
 from collops.torch.operators.record import operate
+from collops.torch.operators.row_operators import told_rows
 
 if TYPE_CHECKING:
     from collops.tensor_types import ReduceOp
-
-_ops = torch.ops.collops
 
 
 def all_gather_matmul(
     x: torch.Tensor,
     weight: torch.Tensor,
+    sizes: Sequence[int] | None = None,
     *,
-    gather_rows: Sequence[int] | None = None,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
     leaves: int = 0,
@@ -46,13 +46,14 @@ def all_gather_matmul(
     Args:
         x: [rows, k] or [matrices, rows, k] this rank's; float16, bfloat16 or float32.
         weight: [k, n], with `trans_weight` [n, k]; this rank's columns of a larger one, say.
-        gather_rows: rows (of three dims: matrices) of each rank; None: all have as many as x.
+        sizes: rows (of three dims: matrices) of each rank, the same list on every rank; None: the
+            ranks exchange their numbers of rows first.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
         leaves: not 0: the bits do not depend on the number of ranks; as the module says.
         group: a group of torch.distributed, a communicator, a mesh of one dim, or a group's name;
             None: the default group.
-        out: [sum of gather_rows, n] the result's memory; the call then has no gradient.
+        out: [sum of sizes, n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -74,22 +75,20 @@ def all_gather_matmul(
         [[0.0, 0.0], [1.0, 1.0]]
     """
     group_name = name_of(group)
-    args: tuple[Any, ...] = x, weight, residual, gather_rows, trans_weight, group_name
+    rows = told_rows(x, group_name) if sizes is None else sizes
+    args: tuple[Any, ...] = x, weight, residual, rows, trans_weight, group_name
     if leaves:
         args += (leaves,)
-    if out is None:
-        return operate("all_gather_matmul", *args)
-    check_no_gradients("all_gather_matmul", group_name, x, weight, residual)
-    _ops.all_gather_matmul.out(*args, out=out)
-    return out
+    result: torch.Tensor = operate("all_gather_matmul", *args, out=out)
+    return result
 
 
 def matmul_reduce_scatter(
     x: torch.Tensor,
     weight: torch.Tensor,
+    sizes: Sequence[int] | None = None,
     *,
     op: ReduceOp = "sum",
-    scatter_rows: Sequence[int] | None = None,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
     leaves: int = 0,
@@ -105,14 +104,15 @@ def matmul_reduce_scatter(
     Args:
         x: [rows, k] or [matrices, rows, k] of the same shape on every rank.
         weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
+        sizes: rows that each rank receives, the same list on every rank; None: as
+            numpy.array_split divides them.
         op: ``"sum"`` or ``"avg"``, which divides the sum by P; or torch.distributed.ReduceOp's.
-        scatter_rows: rows that each rank receives; None: as numpy.array_split divides them.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
         leaves: not 0: the bits do not depend on the number of ranks; as the module says.
         sum_columns: k of each rank; None: the leaves decide.
         group: as for all_gather_matmul().
-        out: [scatter_rows[rank], n] the result's memory; the call then has no gradient.
+        out: [sizes[rank], n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -135,14 +135,11 @@ def matmul_reduce_scatter(
     """
     word = reduction_name(op)
     group_name = name_of(group)
-    args: tuple[Any, ...] = x, weight, residual, word, scatter_rows, trans_weight, group_name
+    args: tuple[Any, ...] = x, weight, residual, word, sizes, trans_weight, group_name
     if leaves or sum_columns is not None:
         args += (leaves, sum_columns)
-    if out is None:
-        return operate("matmul_reduce_scatter", *args)
-    check_no_gradients("matmul_reduce_scatter", group_name, x, weight, residual)
-    _ops.matmul_reduce_scatter.out(*args, out=out)
-    return out
+    result: torch.Tensor = operate("matmul_reduce_scatter", *args, out=out)
+    return result
 
 
 def all_gather_matmul_reduce_scatter(
@@ -174,7 +171,8 @@ def all_gather_matmul_reduce_scatter(
         rs_dim: number of ranks in a scatter group.
         inner_dim_is_ag: whether the gather groups consist of neighbouring ranks; if not, the
             scatter groups do.
-        gather_rows: rows of each member of my gather group; None: all have as many as x.
+        gather_rows: rows of each member of my gather group; None: the ranks exchange their numbers
+            of rows first.
         scatter_rows: rows that each member of my scatter group receives; None: as
             numpy.array_split divides them.
         trans_weight: whether the weight is stored as [n, k].
@@ -212,18 +210,15 @@ def all_gather_matmul_reduce_scatter(
         weight,
         residual,
         *grid,
-        gather_rows,
+        told_group_rows(x, group_name, grid) if gather_rows is None else gather_rows,
         scatter_rows,
         trans_weight,
         group_name,
     )
     if leaves or sum_columns is not None:
         args += (leaves, sum_columns)
-    if out is None:
-        return operate("all_gather_matmul_reduce_scatter", *args)
-    check_no_gradients("all_gather_matmul_reduce_scatter", group_name, x, weight, residual)
-    _ops.all_gather_matmul_reduce_scatter.out(*args, out=out)
-    return out
+    result: torch.Tensor = operate("all_gather_matmul_reduce_scatter", *args, out=out)
+    return result
 
 
 def matmul_all_reduce(
@@ -281,11 +276,8 @@ def matmul_all_reduce(
     args: tuple[Any, ...] = x, weight, residual, trans_weight, group_name
     if leaves or sum_columns is not None:
         args += (leaves, sum_columns)
-    if out is None:
-        return operate("matmul_all_reduce", *args)
-    check_no_gradients("matmul_all_reduce", group_name, x, weight, residual)
-    _ops.matmul_all_reduce.out(*args, out=out)
-    return out
+    result: torch.Tensor = operate("matmul_all_reduce", *args, out=out)
+    return result
 
 
 def matmul(
@@ -331,11 +323,8 @@ def matmul(
     args: tuple[Any, ...] = x, weight, residual, trans_weight, group_name
     if leaves:
         args += (leaves,)
-    if out is None:
-        return operate("matmul", *args)
-    check_no_gradients("matmul", None, x, weight, residual)
-    _ops.matmul.out(*args, out=out)
-    return out
+    result: torch.Tensor = operate("matmul", *args, out=out)
+    return result
 
 
 def all_to_all_matmul(
@@ -380,11 +369,8 @@ def all_to_all_matmul(
         [[[1.0, 11.0]], [[2.0, 12.0]]]
     """
     args = x, weight, residual, trans_weight, name_of(group)
-    if out is None:
-        return operate("all_to_all_matmul", *args)
-    check_no_gradients("all_to_all_matmul", args[-1], x, weight, residual)
-    _ops.all_to_all_matmul.out(*args, out=out)
-    return out
+    result: torch.Tensor = operate("all_to_all_matmul", *args, out=out)
+    return result
 
 
 def matmul_all_to_all(
@@ -430,8 +416,5 @@ def matmul_all_to_all(
         [[[1.0], [2.0]], [[10.0], [20.0]]]
     """
     args = x, weight, residual, trans_weight, name_of(group)
-    if out is None:
-        return operate("matmul_all_to_all", *args)
-    check_no_gradients("matmul_all_to_all", args[-1], x, weight, residual)
-    _ops.matmul_all_to_all.out(*args, out=out)
-    return out
+    result: torch.Tensor = operate("matmul_all_to_all", *args, out=out)
+    return result

@@ -19,8 +19,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from operator import index
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import is_grad_enabled
@@ -28,9 +30,12 @@ from torch import library as torch_library
 from torch.compiler import is_compiling
 
 from collops.collectives.communicator import Communicator
+from collops.errors import Error, ErrorCode, raise_status
 from collops.torch import private
+from collops.torch.calls import refuse
 from collops.torch.graph_breaks import break_graphs
 from collops.torch.group import Group
+from collops.torch.operators.names import check_no_gradients, communicator_of
 from collops.torch.private import (
     AutoDispatchBelowAutograd,
     DispatchKey,
@@ -56,6 +61,7 @@ _LAST = "collops_last_call"
 _lowered = False
 _overloads: list[Any] = []
 _calls: dict[str, Callable[..., Any]] = {}
+_group_at: dict[str, int] = {}  # the place of the group's name among an operator's arguments
 _TENSORS = torch.Tensor, torch.nn.Parameter
 _GROUPS = Group, Communicator
 
@@ -97,6 +103,8 @@ def register(name: str, operator: Operator) -> None:
         schema = f"({arguments}, *, Tensor(a!) out) -> ()"
         _define(f"{name}.out", schema, partial(_into, operator.call), _nothing)
     packet = getattr(torch.ops.collops, name)
+    names = [argument.name for argument in packet.default._schema.arguments]
+    _group_at[name] = names.index("group_name")
     function = _with_gradient(name, packet.default, operator)
 
     @break_graphs
@@ -113,11 +121,66 @@ def register(name: str, operator: Operator) -> None:
         torch.fx.has_side_effect(_overloads[-1])
 
 
-def operate(name: str, *args: Any) -> Any:
-    """Runs an operator: by its call alone where torch's dispatcher would do no more than that."""
-    if not is_compiling() and _is_seen_by_none(args):
-        return _calls[name](*args)
-    return getattr(torch.ops.collops, name)(*args)
+def operate(name: str, *args: Any, out: torch.Tensor | None = None) -> Any:
+    """Runs an operator: by its call alone where torch's dispatcher would do no more than that.
+
+    An argument of another type is told in our words, and to the ranks that wait in the call.
+    """
+    if is_compiling():
+        return _through_torch(name, args, out)
+    try:
+        if not _is_seen_by_none(args):
+            return _through_torch(name, args, out)
+        if out is None:
+            return _calls[name](*args)
+        _calls[name](*args, out=out)
+        return out
+    except Error:
+        raise
+    except (AttributeError, RuntimeError, TypeError):
+        _refuse_wrong_types(name, args, out)
+        raise
+
+
+def _through_torch(name: str, args: Any, out: torch.Tensor | None) -> Any:
+    packet = getattr(torch.ops.collops, name)
+    if out is None:
+        return packet(*args)
+    group = None if name == "matmul" else args[_group_at[name]]  # for whose ranks none wait
+    check_no_gradients(name, group, *(x for x in args if isinstance(x, torch.Tensor)))
+    packet.out(*args, out=out)
+    return out
+
+
+def _refuse_wrong_types(name: str, args: Any, out: Any) -> None:
+    """Refuses an argument that is not of its type in the schema; does nothing if all are."""
+    arguments = getattr(torch.ops.collops, name).default._schema.arguments
+    given = [(one.name, str(one.type), value) for one, value in zip(arguments, args, strict=False)]
+    for label, kind, value in [*given, ("out", "Optional[Tensor]", out)]:
+        if needed := _needed(kind, value):
+            hint = f": pass torch.from_numpy({label})" if isinstance(value, np.ndarray) else ""
+            shown = type(value).__name__ if "ensor" in needed else repr(value)
+            message = f"{name}: {label} must be {needed}, got {shown}{hint}"
+            if name == "matmul":
+                raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
+            group = communicator_of(args[_group_at[name]])
+            refuse(group, name, ErrorCode.ERROR_INVALID_PARAM, message)
+
+
+def _needed(kind: str, value: Any) -> str:
+    """What an argument of a schema's type must be; "" if it is."""
+    if kind.startswith("Optional["):
+        return "" if value is None else _needed(kind[len("Optional[") : -1], value)
+    if kind == "Tensor":
+        return "" if isinstance(value, torch.Tensor) else "a torch.Tensor"
+    try:
+        if kind == "List[int]":
+            [index(number) for number in value]
+        elif kind == "int":
+            index(value)
+    except TypeError:
+        return "a list of whole numbers" if kind == "List[int]" else "a whole number"
+    return ""
 
 
 def direct_group(x: Any, group: Any) -> Any:

@@ -18,6 +18,7 @@ import torch
 from torch import library as torch_library
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.operators.names import communicator_for_call, communicator_of
 from collops.torch.operators.record import Operator, register
 from collops.torch.reductions import averages_apart
@@ -47,6 +48,15 @@ def split_rows(total: Any, parts: int) -> list[Any]:
 def rows_of(total: Any, parts: int, sizes: Rows | None) -> list[Any]:
     """The rows of each part: `sizes`, or an even share."""
     return split_rows(total, parts) if sizes is None else list(sizes)
+
+
+@break_graphs
+def told_rows(x: _Tensor, name: str) -> list[int]:
+    """The rows of x on every rank, which the ranks tell each other."""
+    communicator = communicator_of(name, x.device)
+    own = torch.tensor([len(x)], device=x.device)
+    rows: list[int] = communicator.all_gatherv(own, _ones(communicator)).tolist()
+    return rows
 
 
 def own_rows(rows: Rows, place: int) -> Any:

@@ -9,14 +9,12 @@ import torch
 
 from collops.collectives.reductions import reduction_name
 from collops.torch.direct import call_directly
-from collops.torch.operators.names import AnyGroup, check_no_gradients, name_of
-from collops.torch.operators.record import direct_group
+from collops.torch.operators.names import AnyGroup, name_of
+from collops.torch.operators.record import direct_group, operate
 from collops.torch.operators.row_operators import values
 
 if TYPE_CHECKING:
     from collops.tensor_types import ReduceOp
-
-_ops = torch.ops.collops
 
 
 def all_gatherv(
@@ -63,11 +61,8 @@ def all_gatherv(
     """
     if (direct := direct_group(x, group)) is not None:
         return call_directly(direct, "all_gatherv", x, values(x), sizes, dim, out)
-    if out is None:
-        return _ops.all_gatherv(x, sizes, dim, name_of(group))
-    check_no_gradients("all_gatherv", name_of(group), x)
-    _ops.all_gatherv.out(x, sizes, dim, name_of(group), out=out)
-    return out
+    result: torch.Tensor = operate("all_gatherv", x, sizes, dim, name_of(group), out=out)
+    return result
 
 
 def reduce_scatterv(
@@ -118,11 +113,8 @@ def reduce_scatterv(
     op = reduction_name(op)
     if (direct := direct_group(x, group)) is not None:
         return call_directly(direct, "reduce_scatterv", x, values(x), sizes, dim, op, out)
-    if out is None:
-        return _ops.reduce_scatterv(x, sizes, dim, op, name_of(group))
-    check_no_gradients("reduce_scatterv", name_of(group), x)
-    _ops.reduce_scatterv.out(x, sizes, dim, op, name_of(group), out=out)
-    return out
+    result: torch.Tensor = operate("reduce_scatterv", x, sizes, dim, op, name_of(group), out=out)
+    return result
 
 
 def all_to_allv(
@@ -166,11 +158,10 @@ def all_to_allv(
     """
     if (direct := direct_group(x, group)) is not None:
         return call_directly(direct, "all_to_allv", x, values(x), send_sizes, recv_sizes, out)
-    if out is None:
-        return _ops.all_to_allv(x, send_sizes, recv_sizes, name_of(group))
-    check_no_gradients("all_to_allv", name_of(group), x)
-    _ops.all_to_allv.out(x, send_sizes, recv_sizes, name_of(group), out=out)
-    return out
+    result: torch.Tensor = operate(
+        "all_to_allv", x, send_sizes, recv_sizes, name_of(group), out=out
+    )
+    return result
 
 
 def all_reduce(
@@ -213,8 +204,5 @@ def all_reduce(
     op = reduction_name(op)
     if (direct := direct_group(x, group)) is not None:
         return call_directly(direct, "all_reduce", x, values(x), op, out)
-    if out is None:
-        return _ops.all_reduce(x, op, name_of(group))
-    check_no_gradients("all_reduce", name_of(group), x)
-    _ops.all_reduce.out(x, op, name_of(group), out=out)
-    return out
+    result: torch.Tensor = operate("all_reduce", x, op, name_of(group), out=out)
+    return result
