@@ -39,11 +39,12 @@ MARK = re.compile(r"\s*<!-- (no-run|before): (.+?) -->\s*$")
 FENCE = re.compile(r"```(\w*)(?: title=\"([^\"]+)\")?\s*$")
 # One command in the environment that the commands before it have left behind.
 SHELL_PROGRAM = """
-[ -f "$STATE" ] && . "$STATE"
-eval "$COMMAND"
-status=$?
-export -p > "$STATE"; printf 'cd %q\\n' "$PWD" >> "$STATE"
-exit $status
+state=$1
+[ -f "$state" ] && . "$state"
+eval "$2"
+set -- $?
+export -p > "$state"; printf 'cd %q\\n' "$PWD" >> "$state"
+exit $1
 """
 TAIL = 15  # lines of what has failed
 
@@ -203,7 +204,6 @@ class Runner:
             "PATH": os.pathsep.join(path),
             "HOME": str(self.folder / "home"),
             "LANG": "C.UTF-8",
-            "STATE": str(self.state),
         }
 
     def enter(self, place: Path, clone: bool) -> None:
@@ -224,7 +224,6 @@ class Runner:
         if step.kind == "shell":
             command = step.text.replace(URL, shlex.quote(str(ROOT)))
         else:
-            command = f"python - <<'END-OF-PROGRAM'\n{step.text}END-OF-PROGRAM\n"
             script = self.folder / "program.py"
             script.write_text("\n" * (step.line - 1) + step.text)
             command = f"python {shlex.quote(str(script))}"
@@ -235,8 +234,8 @@ class Runner:
 
     def _shell(self, command: str) -> tuple[int | str, str]:
         process = subprocess.Popen(
-            ["bash", "-c", SHELL_PROGRAM],
-            env={**self.environment(), "COMMAND": command},
+            ["bash", "-c", SHELL_PROGRAM, "bash", self.state, command],
+            env=self.environment(),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -267,7 +266,7 @@ def pip_settings() -> dict[str, str]:
     return {f"PIP_{key.upper().replace('-', '_')}": text for key, text in found}
 
 
-def run_page(runner: Runner, path: Path, names: set[str]) -> tuple[list[int], list[str], list[str]]:
+def run_page(runner: Runner, path: Path) -> tuple[list[int], list[str], list[str]]:
     """Runs a page: how many steps ran, failed and were left out; the failures; what was left out."""
     counts, failures, left_out = [0, 0, 0], [], []
     is_first = path.name == "README.md" and path.parent == ROOT
@@ -303,7 +302,7 @@ def main() -> int:
         parser.error(f"{runner.folder} is not empty: remove it for a whole run")
     rows, failures, left_out = [], [], []
     for path in chosen:
-        counts, failed, left = run_page(runner, path, set())
+        counts, failed, left = run_page(runner, path)
         rows.append((str(path.relative_to(ROOT)), counts))
         failures += failed
         left_out += left
