@@ -106,6 +106,26 @@ def configure_arguments() -> list[str]:
     ]
 
 
+def missing_tools() -> list[str]:
+    """What is missing to compile, a line for each, as tools/preflight.sh has them before `make`."""
+    asked = os.environ.get("CMAKE_ARGS", "")
+    missing = []
+    compilers = shlex.split(os.environ.get("CXX", ""))[:1] or ["g++", "c++", "clang++"]
+    if "CMAKE_CXX_COMPILER=" not in asked and not any(map(shutil.which, compilers)):
+        missing.append(f"C++ compiler {compilers[0]} not found: Debian: apt install g++")
+    headers = Path(sysconfig.get_path("include"))
+    if "Python_INCLUDE_DIR=" not in asked and not (headers / "Python.h").exists():
+        missing.append(f"Python.h not found in {headers}: Debian: apt install python3-dev")
+    return missing
+
+
+def configured(*command: str) -> None:
+    """Runs CMake's configuration, whose own words stand above the one line of its failure."""
+    status = subprocess.run(command).returncode
+    if status != 0:
+        raise SystemExit(f"collops: CMake ended with status {status}; the reason stands above")
+
+
 def output(*command: str) -> str:
     """What a command prints."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -149,6 +169,8 @@ class CMakeBuild(build_ext):
         cmake = shutil.which("cmake")
         if cmake is None:
             raise SystemExit("cmake not found: install the Debian package cmake, or pip's cmake")
+        if missing := missing_tools():
+            raise SystemExit("\n".join(f"collops: {line}" for line in missing))
         folder = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
         arguments = configure_arguments()
         # By its version, as an isolated build has its CMake and ninja in another place each time.
@@ -156,7 +178,7 @@ class CMakeBuild(build_ext):
         self._forget_other_tools(folder, "\n".join([version, *arguments]))
         ninja = shutil.which("ninja")
         place = [f"-DCMAKE_MAKE_PROGRAM={ninja}"] if ninja else []
-        subprocess.run([cmake, "-S", str(ROOT), "-B", str(folder), *arguments, *place], check=True)
+        configured(cmake, "-S", str(ROOT), "-B", str(folder), *arguments, *place)
         return cmake, folder
 
     @staticmethod

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import collops
 from patience import patience
 
+ROOT = Path(__file__).resolve().parents[3]
 NO_CORE = "import sys; sys.modules['collops._core'] = None; "
 
 
@@ -90,6 +93,16 @@ def test_run_without_the_core_names_what_is_missing(code: str) -> None:
     printed = run(program)
     assert printed.startswith("collops cannot load its C++ core: ")
     assert printed.endswith("[ERROR_UNSUPPORTED]")
+
+
+def test_in_a_folder_of_sources_the_reason_names_the_folder(tmp_path: Path) -> None:
+    made = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "python" / "collops", tmp_path / "collops", ignore=made)
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import collops\n"
+        "try: collops.init(0, 1)\nexcept NotImplementedError as error: print(error)"
+    )
+    assert f"{tmp_path}/collops has sources only: `pip install .`" in run(program)
 
 
 def test_without_linux_the_reason_names_linux() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import re
@@ -216,6 +217,23 @@ def test_the_build_finds_what_it_needs_offline_without_isolation(
     )
     output = run(python, "-c", program, cwd=sources, PATH=path)
     assert "Build files have been written to" in output
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"CXX": "no-such-g++"}, ["C++ compiler no-such-g++ not found: Debian: apt install g++"]),
+        ({"CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=zig"}, []),
+    ],
+)
+def test_a_missing_compiler_is_one_line(variables: dict[str, str], said: list[str]) -> None:
+    setuptools = pytest.importorskip("setuptools")
+    program = (
+        "import runpy, setuptools; setuptools.setup = lambda **_: None; "
+        "print(runpy.run_path('setup.py')['missing_tools']())"
+    )
+    path = {"PYTHONPATH": str(Path(setuptools.__file__).parents[1])}
+    assert ast.literal_eval(run(sys.executable, "-c", program, cwd=ROOT, **path, **variables)) == said
 
 
 def test_without_linux_the_core_is_not_built(sources: Path) -> None:
