@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions test-clients test-jax test-same-bits sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
+.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch test-torch-versions test-clients test-jax test-same-bits docs-commands sanitize fuzz soak mutants cross-arm64 bench wheel check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -89,6 +89,9 @@ bench: ## compare the collectives with MPIs, from C++ (ARGS="--mpi PREFIX ...", 
 docs: ## build the site of docs/ into out/docs; a warning fails it
 	@$(SETUP)
 	@$(RUN) tools/docs.py build $(ARGS)
+
+docs-commands: ## run every command of README and docs/ in an empty environment: half an hour
+	@"$(PYTHON)" tools/documented_commands.py $(ARGS)
 
 docs-serve: ## serve the site of docs/ on this machine, rebuilt at each change
 	@$(SETUP)

@@ -70,7 +70,7 @@ class Step:
 
 def pages() -> list[Path]:
     """README and what it leads to; a page in Chinese has the blocks of its twin, by a test."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
     return [page for page in found if ".zh-CN" not in page.name]
 
 

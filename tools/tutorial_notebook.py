@@ -1,4 +1,4 @@
-"""Writes the notebook of the first tutorial from its page; a test compares the two."""
+"""Writes the notebooks of tutorials from their pages; a test compares the two."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "tutorials" / "uneven_inference.md"
-NOTEBOOK = PAGE.with_suffix(".ipynb")
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "tutorials"
+PAGES = [FOLDER / "uneven_inference.md", FOLDER / "pytorch.md"]
 # A block of Python, and the block of its output if one follows.
 CELL = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
@@ -57,10 +57,11 @@ def notebook(page: str) -> dict[str, Any]:
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
-def text() -> str:
-    """The notebook's file."""
-    return json.dumps(notebook(PAGE.read_text()), indent=1, ensure_ascii=False) + "\n"
+def text(page: Path) -> str:
+    """The file of a page's notebook."""
+    return json.dumps(notebook(page.read_text()), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    NOTEBOOK.write_text(text())
+    for each in PAGES:
+        each.with_suffix(".ipynb").write_text(text(each))

@@ -35,17 +35,22 @@ def test_the_tutorial_shows_what_its_commands_print(name: str, tmp_path: Path) -
 
 def test_every_tutorial_is_run() -> None:
     pages = {page.stem for page in FOLDER.glob("*.md")}
-    assert pages == {"from_atb", "own_operator", "tuning", tutorial_notebook.PAGE.stem}
+    notebooks = {page.stem for page in tutorial_notebook.PAGES}
+    assert pages == {"from_atb", "own_operator", "tuning", *notebooks}
 
 
-def test_the_notebook_is_that_of_its_page() -> None:
-    assert tutorial_notebook.NOTEBOOK.read_text() == tutorial_notebook.text(), (
+@pytest.mark.parametrize("page", tutorial_notebook.PAGES, ids=lambda page: page.stem)
+def test_the_notebook_is_that_of_its_page(page: Path) -> None:
+    assert page.with_suffix(".ipynb").read_text() == tutorial_notebook.text(page), (
         "run: python tools/tutorial_notebook.py"
     )
 
 
-def test_the_cells_of_the_notebook_print_what_it_shows(tmp_path: Path) -> None:
-    cells = json.loads(tutorial_notebook.NOTEBOOK.read_text())["cells"]
+@pytest.mark.parametrize("page", tutorial_notebook.PAGES, ids=lambda page: page.stem)
+def test_the_cells_of_the_notebook_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+    if "import torch" in page.read_text():
+        pytest.importorskip("torch")
+    cells = json.loads(page.with_suffix(".ipynb").read_text())["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     shown = ["".join(line for out in cell["outputs"] for line in out["text"]) for cell in code]
     done = subprocess.run(
@@ -57,5 +62,5 @@ def test_the_cells_of_the_notebook_print_what_it_shows(tmp_path: Path) -> None:
         timeout=patience(60),
     )
     assert done.returncode == 0
-    assert len(code) >= 8
+    assert len(code) >= 6
     assert json.loads(done.stdout) == shown
