@@ -1,10 +1,10 @@
-"""Runs every command and program of README and docs/ in an empty environment (`make docs-commands`).
+"""Runs every command and program of README and docs/ in an empty environment: `make docs-commands`.
 
-README comes first, in a clone of this repository and a HOME that is empty: it installs what the other pages
-use. Each further page has a clone of its own. In a page:
+README comes first, in a clone of this repository and a HOME that is empty: it installs what the
+other pages use. Each further page has a clone of its own. In a page:
 
-- an indented or fenced block of commands is run line by line in one shell; one of a console, whose commands
-  stand behind `$ `, has their output too, and `[status 1]` where one is to fail;
+- an indented or fenced block of commands is run line by line in one shell; one of a console, whose
+  commands stand behind `$ `, has their output too, and `[status 1]` where one is to fail;
 - a block with a title is a file of that name;
 - any other block of Python is a program; those of a tutorial build on each other, and are one;
 - `<!-- no-run: reason -->` leaves out the block below it;
@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 URL = "URL-OF-THIS-REPOSITORY"  # as README has it: the clone is one of this tree
 # The programs of the commands in indented blocks, which have no other mark of a language.
 PROGRAMS = (
-    ". cat cc cd cmake collops cp ctest eval export git make mkdir mpiexec mpirun ninja pip pkg-config python "
-    "python3 sed sh sudo torchrun apt docker podman pdsh sbatch srun kubectl"
+    ". apt cat cc cd cmake collops cp ctest docker eval export g++ git kubectl make mkdir "
+    "mpiexec mpirun pdsh pip pkg-config podman python python3 sbatch sed sh srun sudo torchrun"
 ).split()
 SHELL = {"sh", "bash", "console"}
 SOURCE = {"python", "c", "cpp", "cmake"}
@@ -195,7 +195,7 @@ class Runner:
         (folder / "home").mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
-        """Nothing but a PATH without this interpreter's environment, and where pip finds packages."""
+        """A PATH without this interpreter's environment, and where pip finds packages."""
         own = os.path.dirname(sys.executable)
         path = [part for part in os.environ["PATH"].split(os.pathsep) if part != own]
         return {
@@ -217,7 +217,9 @@ class Runner:
     def run(self, step: Step) -> str:
         """Runs one step; returns "" or what has failed."""
         if step.kind == "file":
-            self._shell(f"cat > {shlex.quote(step.title)} <<'END-OF-FILE'\n{step.text}END-OF-FILE\n")
+            self._shell(
+                f"cat > {shlex.quote(step.title)} <<'END-OF-FILE'\n{step.text}END-OF-FILE\n"
+            )
             return ""
         if step.kind == "source":
             return "no program runs this: give it a title, or a mark with the reason"
@@ -262,12 +264,14 @@ def pip_settings() -> dict[str, str]:
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
-    found = re.findall(r"^(?:global|user|site|:env:)\.([\w-]+)='(.*)'$", listed.stdout, re.MULTILINE)
+    found = re.findall(
+        r"^(?:global|user|site|:env:)\.([\w-]+)='(.*)'$", listed.stdout, re.MULTILINE
+    )
     return {f"PIP_{key.upper().replace('-', '_')}": text for key, text in found}
 
 
 def run_page(runner: Runner, path: Path) -> tuple[list[int], list[str], list[str]]:
-    """Runs a page: how many steps ran, failed and were left out; the failures; what was left out."""
+    """Runs a page: how many steps ran, failed, were left out; those that failed; the others."""
     counts, failures, left_out = [0, 0, 0], [], []
     is_first = path.name == "README.md" and path.parent == ROOT
     name = "readme" if is_first else re.sub(r"\W", "_", str(path.relative_to(ROOT)))
@@ -292,8 +296,12 @@ def run_page(runner: Runner, path: Path) -> tuple[list[int], list[str], list[str
 def main() -> int:
     """Runs the pages, README first; 1 if something failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("pages", nargs="*", type=Path, help="some pages, after a whole run in FOLDER")
-    parser.add_argument("--folder", type=Path, default=ROOT / "out" / "documented", help="new, or of a run")
+    parser.add_argument(
+        "pages", nargs="*", type=Path, help="some pages, after a whole run in FOLDER"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "out" / "documented", help="new, or of a run"
+    )
     parser.add_argument("--limit-s", type=float, default=1200, help="the time of one command")
     arguments = parser.parse_args()
     runner = Runner(arguments.folder.resolve(), arguments.limit_s)

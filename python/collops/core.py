@@ -31,7 +31,9 @@ def core() -> ModuleType:
         reason = "Linux only" if sys.platform != "linux" else str(error)
         if sys.platform == "linux" and importlib.util.find_spec("collops._core") is None:
             folder = os.path.dirname(__file__)
-            reason = f"{folder} has sources only: `pip install .`, and start Python in another folder"
+            reason = (
+                f"{folder} has sources only: `pip install .`, and start Python in another folder"
+            )
         raise_status(ErrorCode.ERROR_UNSUPPORTED, f"collops cannot load its C++ core: {reason}")
     global _announced_pid, _exited
     if _announced_pid != os.getpid():

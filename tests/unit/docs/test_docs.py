@@ -191,7 +191,9 @@ def test_files_that_are_named_exist() -> None:
         for folder in "bench ops bindings python golden tests docs examples tools".split()
         for path in (ROOT / folder).rglob("*.*")
     } | {path.name for path in ROOT.iterdir()}
-    steps = [step for page in documented_commands.pages() for step in documented_commands.steps_of(page)]
+    steps = [
+        step for page in documented_commands.pages() for step in documented_commands.steps_of(page)
+    ]
     known |= {step.title for step in steps if step.title}  # which the pages write themselves
     assert len(named) > 20
     missing = []

@@ -64,12 +64,16 @@ def test_nothing_else_is_left_without_a_mark() -> None:
 
 def test_make_has_every_target() -> None:
     targets = [(step, parts_of(step.text)[0]) for step in SHELL]
-    named = [(step.name(), words[1]) for step, words in targets if words[:1] == ["make"] and words[1:]]
+    named = [
+        (step.name(), words[1]) for step, words in targets if words[:1] == ["make"] and words[1:]
+    ]
     assert len(named) > 10
     assert [name for name, target in named if target not in TARGETS] == []
 
 
-@pytest.mark.parametrize(("step", "arguments"), collops_calls(), ids=lambda value: getattr(value, "line", ""))
+@pytest.mark.parametrize(
+    ("step", "arguments"), collops_calls(), ids=lambda value: getattr(value, "line", "")
+)
 def test_collops_takes_the_options(step: Step, arguments: list[str]) -> None:
     try:
         every_parser().parse_args(arguments)
@@ -129,7 +133,9 @@ def test_a_page_is_read(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(PAGE)
     steps = documented.steps_of(path)
-    assert [(s.line, s.kind, s.text.strip(), s.title, s.status, s.reason, s.hidden) for s in steps] == [
+    assert [
+        (s.line, s.kind, s.text.strip(), s.title, s.status, s.reason, s.hidden) for s in steps
+    ] == [
         (3, "shell", "make test", "", 0, None, False),
         (4, "shell", "collops run -n 2 train.py \\\n    --epochs 3", "", 0, None, False),
         (9, "shell", "collops doctor", "", 0, "it needs a GPU", False),

@@ -1,7 +1,7 @@
 """Every Python block of README.md and docs/ runs as it stands, each in a fresh process.
 
-A block right after the comment `<!-- no-run: reason -->` is left out, and one with a title is a file. The
-blocks of a tutorial build on each other: test_tutorials runs them.
+A block right after the comment `<!-- no-run: reason -->` is left out, and one with a title is a
+file. The blocks of a tutorial build on each other: test_tutorials runs them.
 """
 
 from __future__ import annotations

@@ -233,7 +233,9 @@ def test_a_missing_compiler_is_one_line(variables: dict[str, str], said: list[st
         "print(runpy.run_path('setup.py')['missing_tools']())"
     )
     path = {"PYTHONPATH": str(Path(setuptools.__file__).parents[1])}
-    assert ast.literal_eval(run(sys.executable, "-c", program, cwd=ROOT, **path, **variables)) == said
+    assert (
+        ast.literal_eval(run(sys.executable, "-c", program, cwd=ROOT, **path, **variables)) == said
+    )
 
 
 def test_without_linux_the_core_is_not_built(sources: Path) -> None:
