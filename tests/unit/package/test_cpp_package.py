@@ -97,6 +97,24 @@ def test_what_is_installed_has_no_debug_information(tmp_path: Path) -> None:
     assert sizes == {"OFF": False, "ON": True}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "setting"),
+    [
+        ((), "CMAKE_BUILD_TYPE:STRING=Release"),
+        (("--preset", "default"), "CMAKE_BUILD_TYPE:STRING=Release"),
+        (("-GNinja Multi-Config",), "CMAKE_DEFAULT_BUILD_TYPE:STRING=Release"),
+        (("-DCMAKE_BUILD_TYPE=Debug",), "CMAKE_BUILD_TYPE:STRING=Debug"),
+    ],
+    ids=["nothing", "preset", "several configurations", "asked for"],
+)
+def test_a_build_that_names_no_type_is_a_release(
+    arguments: tuple[str, ...], setting: str, tmp_path: Path
+) -> None:
+    """And one that names a type has it. Nothing is compiled here."""
+    said = run("cmake", "-S", ROOT, "-B", tmp_path, "-DBUILD_TESTING=OFF", *arguments)
+    assert setting in (tmp_path / "CMakeCache.txt").read_text().splitlines(), said
+
+
 @pytest.mark.parametrize("header", ["atb.h", "collops.h"])
 def test_an_older_standard_is_refused(header: str, core_prefix: Path) -> None:
     source = core_prefix / "include" / "collops" / header
