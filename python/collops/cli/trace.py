@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from collops.bench.plot import require_matplotlib
 from collops.errors import ArgumentError, ErrorCode, raise_status
-from collops.terminal.arguments import Parser
-from collops.trace.merge import MergedTrace, merge, missing_ranks, read_merged, read_rank_file
+from collops.terminal.arguments import Parser, seconds
+from collops.trace.merge import (
+    MergedTrace,
+    between,
+    merge,
+    missing_ranks,
+    read_merged,
+    read_rank_file,
+)
 from collops.trace.summary import summary
 
 
@@ -26,6 +34,9 @@ def parser() -> Parser:
     join.add_argument("files", nargs="+", help="FILE.rank0.json FILE.rank1.json ...")
     join.add_argument("-o", "--output", required=True, type=Path, help="the file to write")
     join.add_argument("--plot", type=Path, help="also draw a picture (.png, .svg or .pdf)")
+    for option, default, does in (("--from", 0.0, "begins"), ("--to", math.inf, "ends")):
+        said = f"where the part to merge {does}, in seconds since the first call"
+        join.add_argument(option, dest=does, type=_moment, default=default, metavar="S", help=said)
     late = words.add_parser(
         "summary", help="list the calls whose last rank entered longest after the first"
     )
@@ -47,9 +58,15 @@ def main(arguments: Sequence[str]) -> int:
             require_matplotlib(options.plot)
         except ValueError as problem:
             parser().error(str(problem))
+    if options.begins >= options.ends:
+        parser().error(f"--to must be above --from, got {options.begins:g} and {options.ends:g}")
     _check_output(options.output, options.files)
-    _write(merge(options.files), options.output, options.plot)
+    _write(merge(options.files), options.output, options.plot, (options.begins, options.ends))
     return 0
+
+
+def _moment(text: str) -> float:
+    return 0.0 if text in ("0", "0.0") else seconds(text)
 
 
 def _read(files: Sequence[str]) -> MergedTrace:
@@ -74,15 +91,18 @@ def _check_output(output: Path, files: Sequence[str]) -> None:
     )
 
 
-def _write(trace: MergedTrace, output: Path, plot: Path | None) -> None:
+def _write(
+    trace: MergedTrace, output: Path, plot: Path | None, range_s: tuple[float, float]
+) -> None:
+    part = trace if range_s == (0.0, math.inf) else between(trace, *range_s)
     try:
-        output.write_text(json.dumps(trace.as_json(), separators=(",", ":")), encoding="utf-8")
+        output.write_text(json.dumps(part.as_json(), separators=(",", ":")), encoding="utf-8")
     except OSError as error:
         raise_status(ErrorCode.ERROR_INVALID_PARAM, f"--output {output}: {error.strerror}")
     if plot is not None:
         from collops.trace.plot import save_timeline
 
-        save_timeline(trace, plot)
+        save_timeline(trace, plot, range_s)
         print(f"plot: {plot}")
     if missing := missing_ranks(trace.ranks, trace.events):
         print(missing, file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -291,6 +291,44 @@ def merge(paths: Sequence[str | os.PathLike[str]]) -> MergedTrace:
     events.sort(key=lambda event: (event["ts"], -event["dur"]))
     metadata = [event for file in files for event in file.metadata]
     return MergedTrace([file.rank for file in files], list(clocks.values()), metadata, events)
+
+
+def without_first_contact(trace: MergedTrace) -> MergedTrace:
+    """The calls of a trace, without the time in which ranks connect; all if no call follows."""
+    until: dict[tuple[int, int], float] = {}  # when the first contact of a row has ended
+    events = []
+    for event in trace.events:  # a slice comes before the slices inside it
+        row = (event["pid"], event["tid"])
+        if event["name"] == "first contact":
+            until[row] = _end(event)
+        elif event["ts"] >= until.get(row, 0.0):
+            events.append(event)
+    return replace(trace, events=events or trace.events)
+
+
+def first_call_us(trace: MergedTrace) -> float:
+    """When the first rank entered the first call."""
+    return min((event["ts"] for event in without_first_contact(trace).events), default=0.0)
+
+
+def between(trace: MergedTrace, begin_s: float, end_s: float) -> MergedTrace:
+    """The slices of which a part lies in a range, in seconds since the first call.
+
+    Raises:
+        ArgumentError: there are none.
+    """
+    first = first_call_us(trace)
+    begin, end = first + begin_s * 1e6, first + end_s * 1e6
+    events = [event for event in trace.events if event["ts"] < end and _end(event) > begin]
+    if not events:
+        last_s = max((_end(event) - first for event in trace.events), default=0.0) / 1e6
+        why = f"no call from {begin_s:g} s to {end_s:g} s: the last one ends at {last_s:g} s"
+        raise_status(ErrorCode.ERROR_INVALID_PARAM, why)
+    return replace(trace, events=events)
+
+
+def _end(event: Event) -> float:
+    return float(event["ts"] + event["dur"])
 
 
 def read_merged(path: str | os.PathLike[str]) -> MergedTrace | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.trace.merge import group_calls, rank_of
+from collops.trace.merge import first_call_us, group_calls, rank_of, without_first_contact
 
 if TYPE_CHECKING:
     from collops.trace.merge import Event, MergedTrace
@@ -16,11 +19,17 @@ _HIGH = 0.6  # of a row
 _LEAST_NAMED, _LEAST_LATE = 0.09, 0.01
 
 
-def save_timeline(trace: MergedTrace, path: Path) -> None:
-    """Writes the picture; times are in ms since the first event."""
+def save_timeline(
+    trace: MergedTrace, path: Path, range_s: tuple[float, float] = (0.0, math.inf)
+) -> None:
+    """Writes a picture of the calls, without first contact, or of those in a range.
+
+    The range is in seconds, and the times of the picture in ms, since the first call.
+    """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
+    trace = replace(trace, events=list(shown_parts(trace, *(at * 1e6 for at in range_s))))
     figure = Figure(figsize=(11, 1.2 + 0.5 * len(trace.ranks)))
     panel = figure.subplots()
     rows = {rank: row for row, rank in enumerate(trace.ranks)}
@@ -39,7 +48,7 @@ def save_timeline(trace: MergedTrace, path: Path) -> None:
     _mark_late(panel, trace, rows)
     panel.set_yticks(list(rows.values()), [f"rank {rank}" for rank in rows])
     panel.invert_yaxis()
-    panel.set_xlabel("ms")
+    panel.set_xlabel("ms since the first call")
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
     kinds = {"moves and computes": _MOVE, "waits": _WAIT, "the last rank to enter": _LATE}
@@ -49,13 +58,24 @@ def save_timeline(trace: MergedTrace, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def shown_parts(trace: MergedTrace, begin_us: float, end_us: float) -> Iterator[Event]:
+    """The parts of slices that a picture of that range has; times are since the first call."""
+    first = first_call_us(trace)
+    for event in without_first_contact(trace).events:
+        begin = max(event["ts"] - first, begin_us)
+        end = min(event["ts"] - first + event["dur"], end_us)
+        if begin < end:
+            yield {**event, "ts": begin, "dur": end - begin}
+
+
 def _is_shown(event: Event) -> bool:
     # A wait for a started call holds the slices of that call.
     return "started call" not in event["name"]
 
 
 def _length(trace: MergedTrace) -> float:
-    return max((event["ts"] + event["dur"] for event in trace.events), default=1.0)
+    begin = min((event["ts"] for event in trace.events), default=0.0)
+    return max((event["ts"] + event["dur"] - begin for event in trace.events), default=1.0)
 
 
 def _name_calls(panel: Any, trace: MergedTrace, rows: dict[int, int]) -> None:

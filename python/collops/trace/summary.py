@@ -74,7 +74,9 @@ def _waits(trace: MergedTrace) -> dict[int, float]:
 def summary(trace: MergedTrace, most: int = 10) -> str:
     """The text that ``collops trace summary`` prints."""
     calls = group_calls(trace.events)
-    length = max((event["ts"] + event["dur"] for event in trace.events), default=0.0)
+    # A merged trace may be a part of its run.
+    begin = min((event["ts"] for event in trace.events), default=0.0)
+    length = max((event["ts"] + event["dur"] - begin for event in trace.events), default=0.0)
     hosts = ", ".join(clock.host for clock in trace.clocks)
     ranks = f"{len(trace.ranks)} ranks on {hosts}"
     head = f"{ranks}: {len(calls)} calls of several ranks in {length / 1e6:.3f} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 import collops
 from collops.cli import main
 from collops.trace.merge import group_calls, merge
+from collops.trace.plot import shown_parts
 from collops.trace.summary import latest, shares, summary
+from tests import programs
 
 BOOT_US = 1e9  # when the first host's clock was 0, in real time
 Slice = tuple[str, float, float, dict[str, Any]]
@@ -20,6 +23,10 @@ Slice = tuple[str, float, float, dict[str, Any]]
 def call(seq: int, begin: float, end: float, **more: Any) -> Slice:
     args = {"comm": "tp", "backend": "ucx", "rank": 0, "ranks": 2, "seq": seq, **more}
     return "AllGatherV", begin, end, args
+
+
+def contact(begin: float, end: float) -> Slice:
+    return "first contact", begin, end, {"comm": "tp"}
 
 
 def write(folder: Path, rank: int, calls: list[Slice], ahead_us: float, wrong_us: float) -> str:
@@ -175,3 +182,56 @@ def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     first = next(event for event in merged["traceEvents"] if event["ph"] == "X")
     assert first["ts"] == 0
     assert first["args"]["late_us"] == 0
+
+
+def test_a_range_is_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It counts from the first call: here, 2 s of first contact come before it."""
+    contacts = [[contact(-2e6, 90)], [contact(-1e6, 95)]]
+    files = [write(tmp_path, r, [*contacts[r], *CALLS[r]], 0, 0) for r in range(2)]
+    out = str(tmp_path / "m.json")
+    # The calls begin 0, 0.6 and 1.9 ms after the first one, and end at 0.503, 1.103 and 2.003 ms.
+    for given, kept in (
+        ("--from 0", [1, 2, 3]),
+        ("--from 0.000504 --to 0.0018", [2]),
+        ("--to 0.00055", [1]),
+        ("--from 0.0015", [3]),
+    ):
+        assert main(["trace", "merge", *files, "-o", out, *given.split()]) == 0
+        merged = json.loads(Path(out).read_text())["traceEvents"]
+        calls = [e for e in merged if e["ph"] == "X" and e["name"] != "first contact"]
+        assert [(e["args"]["seq"], e["pid"]) for e in calls] == [
+            (seq, pid) for seq in kept for pid in ((2, 1) if seq == 2 else (1, 2))
+        ]
+    assert main(["trace", "summary", out]) == 0
+    assert "1 calls of several ranks in 0.000 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("--from 1", "collops trace: no call from 1 s to inf s: the last one ends at 0.002003 s"),
+        ("--from 2 --to 1", "collops trace: --to must be above --from, got 2 and 1"),
+        ("--from x", "argument --from: must be a number of seconds above 0, got 'x'"),
+    ],
+)
+def test_a_range_without_calls_is_refused(given: str, why: str, tmp_path: Path) -> None:
+    files = [write(tmp_path, r, CALLS[r], 0, 0) for r in range(2)]
+    out = str(tmp_path / "m.json")
+    done = programs.run_forked(main, ["trace", "merge", *files, "-o", out, *given.split()])
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert not Path(out).exists()
+
+
+def test_a_picture_shows_the_calls_and_not_first_contact(tmp_path: Path) -> None:
+    """Nor the slices inside it, except where the ranks have come no further."""
+    waits = [("wait for first contact", -2e6, 90, {"comm": "tp"})]
+    contacts = [[contact(-2e6, 90), *waits], [contact(-1e6, 95)]]
+    files = [write(tmp_path, r, [*contacts[r], *CALLS[r]], 0, 0) for r in range(2)]
+    parts = list(shown_parts(merge(files), 0, math.inf))
+    assert [event["name"] for event in parts] == ["AllGatherV"] * 6
+    assert (parts[0]["ts"], parts[0]["dur"]) == (0, 503)
+    [cut] = shown_parts(merge(files), 503, 601)
+    assert (cut["ts"], cut["dur"]) == (600, 1)
+    files = [write(tmp_path, r, contacts[r], 0, 0) for r in range(2)]
+    assert len(list(shown_parts(merge(files), 0, math.inf))) == 3
