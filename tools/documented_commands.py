@@ -80,6 +80,12 @@ def program_of(command: str) -> str:
     return words[0] if words else ""
 
 
+def is_command(line: str) -> bool:
+    """Whether a line of a block without a language is a command, rather than what a program says."""
+    says = re.match(r"collops( [a-z-]+)?( \d|:)", line)
+    return line.startswith("$ ") or (program_of(line) in PROGRAMS and not says)
+
+
 def is_python(text: str) -> bool:
     """Whether an indented block is Python rather than a formula: it imports or calls."""
     try:
@@ -156,7 +162,7 @@ class Reader:
         text = "".join(f"{line}\n" for line in body)
         if title and self.reason is None:
             yield Step(self.page, number + 2, "file", text, title)
-        elif language in SHELL:
+        elif language in SHELL or (language in {"", "text"} and is_command("".join(body[:1]))):
             yield from self._commands(body, number + 2)
         elif language in SOURCE:
             kind = "program" if language == "python" else "source"
@@ -164,7 +170,7 @@ class Reader:
 
     def _indented(self, number: int, end: int) -> Iterator[Step]:
         body = [line[4:] for line in self.lines[number:end]]
-        if body[0].startswith("$ ") or program_of(body[0]) in PROGRAMS:
+        if is_command(body[0]):
             yield from self._commands(body, number + 1)
         elif is_python(text := "".join(f"{line}\n" for line in body)):
             yield Step(self.page, number + 1, "program", text, reason=self.reason)
