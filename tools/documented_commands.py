@@ -21,12 +21,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+FOLDER = Path(tempfile.gettempdir()) / "collops-documented"  # outside of every checkout
 URL = "URL-OF-THIS-REPOSITORY"  # as README has it: the clone is one of this tree
 # The programs of the commands in indented blocks, which have no other mark of a language.
 PROGRAMS = (
@@ -305,9 +307,7 @@ def main() -> int:
     parser.add_argument(
         "pages", nargs="*", type=Path, help="some pages, after a whole run in FOLDER"
     )
-    parser.add_argument(
-        "--folder", type=Path, default=ROOT / "out" / "documented", help="new, or of a run"
-    )
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="new, or of a run")
     parser.add_argument("--limit-s", type=float, default=1200, help="the time of one command")
     arguments = parser.parse_args()
     runner = Runner(arguments.folder.resolve(), arguments.limit_s)
