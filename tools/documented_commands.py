@@ -83,7 +83,7 @@ def program_of(command: str) -> str:
 
 
 def is_command(line: str) -> bool:
-    """Whether a line of a block without a language is a command, rather than what a program says."""
+    """Whether a line of a block without a language is a command, not what a program says."""
     says = re.match(r"collops( [a-z-]+)?( \d|:)", line)
     return line.startswith("$ ") or (program_of(line) in PROGRAMS and not says)
 
