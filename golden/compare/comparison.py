@@ -13,8 +13,9 @@ from ..data.bounds import Bound
 from ..data.deviation import absolute_error, relative_error, ulp_error, values_of
 from ..data.dtypes import Array, differs, storage
 from ..explain import explain
+from ..explain.elements import other_shape
 from ..explain.evidence import Diagnosis, Evidence
-from ..operators.output_layout import OutputLayout
+from ..operators.output_layout import Block, OutputLayout
 from .atb_tolerance import EXACT, Tolerance
 from .report import first_rows, shown
 
@@ -77,7 +78,8 @@ class Comparison:
     def text(self) -> str:
         """Return the report: one line if the outputs are equal, else several."""
         if self.problem:
-            return f"different: {self.problem}"
+            pattern = f"\npattern: {self.diagnosis.text}" if self.diagnosis.text else ""
+            return f"different: {self.problem}{pattern}"
         head = f"{self.size} elements of {self.dtype}, {self.tolerance}"
         if self.accepted:
             close = f"; {self.differing} differ within it" if self.differing else ""
@@ -125,12 +127,16 @@ def compare(
         equal: 12 elements of int32, bit for bit
     """
     names = list(labels) if labels is not None else [f"rank {r}" for r in range(len(expected))]
-    problem = _shape_problem(got, expected, names)
-    if problem:
-        return Comparison(accepted=False, dtype=dtype, problem=problem)
     for array in (*got, *expected):
         if array.dtype != storage(dtype):
             raise ValueError(f"{dtype} is carried as {storage(dtype)}, got an array {array.dtype}")
+    layout = layout or OutputLayout()
+    if len(got) != len(expected):
+        problem = f"{len(got)} outputs, expected {len(expected)}"
+        return Comparison(accepted=False, dtype=dtype, problem=problem)
+    for at, (g, e, name) in enumerate(zip(got, expected, names, strict=True)):
+        if g.shape != e.shape:
+            return _of_other_shape(g, e, dtype, layout.of(at), name)
     limits = _limits(expected, dtype, tolerance, bounds)
     unequal = [differs(g, e, dtype) for g, e in zip(got, expected, strict=True)]
     masks = [
@@ -153,9 +159,7 @@ def compare(
     )
     if result.accepted:
         return result
-    return _explained(
-        result, Evidence(got, expected, marked, dtype, limits, layout or OutputLayout(), names)
-    )
+    return _explained(result, Evidence(got, expected, marked, dtype, limits, layout, names))
 
 
 def _explained(result: Comparison, evidence: Evidence) -> Comparison:
@@ -169,14 +173,13 @@ def _explained(result: Comparison, evidence: Evidence) -> Comparison:
     )
 
 
-def _shape_problem(got: Sequence[Array], expected: Sequence[Array], names: list[str]) -> str:
-    if len(got) != len(expected):
-        return f"{len(got)} outputs, expected {len(expected)}"
-    for name, g, e in zip(names, got, expected, strict=True):
-        if g.shape != e.shape:
-            where = f"{name} has " if name else ""
-            return f"{where}shape {list(g.shape)}, expected {list(e.shape)}"
-    return ""
+def _of_other_shape(
+    got: Array, expected: Array, dtype: str, blocks: Sequence[Block], name: str
+) -> Comparison:
+    has = f"{name} has " if name else ""
+    problem = f"{has}shape {list(got.shape)}, expected {list(expected.shape)}"
+    found = other_shape(got, expected, dtype, blocks, name) or Diagnosis("", "")
+    return Comparison(accepted=False, dtype=dtype, problem=problem, diagnosis=found)
 
 
 def _limits(

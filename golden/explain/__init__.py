@@ -6,10 +6,12 @@ by chance (`evidence.ENOUGH_BITS`); otherwise the result is "no pattern".
 
 from __future__ import annotations
 
-from .arithmetic import missing_contribution, rounding, sign_of_zero
+from .arithmetic import rounding, sign_of_zero
 from .displacement import displaced_blocks
+from .elements import nan_rows, rearranged
 from .evidence import Diagnosis, Evidence
 from .faults import dropped_rows, known_fault, wrong_factor
+from .reductions import wrong_reduction
 from .unwritten import missing_blocks, unwritten_gap
 
 KINDS = (
@@ -17,6 +19,8 @@ KINDS = (
     "shifted block",
     "repeated block",
     "missing rank",
+    "repeated rank",
+    "wrong reduction",
     "unwritten gap",
     "rounding",
     "sign of zero",
@@ -27,6 +31,10 @@ KINDS = (
     "wrong expert order",
     "wrong leaves",
     "dropped rows",
+    "byte order",
+    "transposed",
+    "NaN",
+    "wrong shape",
     "no pattern",
 )
 
@@ -34,7 +42,7 @@ KINDS = (
 def explain(evidence: Evidence) -> Diagnosis:
     """Return the first pattern that explains all wrong elements.
 
-    - missing rank: the rank's block holds poison or zeros, or the reduction is right without it;
+    - missing rank: the rank's block holds poison or zeros, or it was left out of the reduction;
     - unwritten gap: all wrong elements hold poison, or zeros;
     - swapped, shifted, repeated block: the elements are right, but lie elsewhere;
     - rounding: errors so small that another order of additions may have made them;
@@ -42,7 +50,13 @@ def explain(evidence: Evidence) -> Diagnosis:
     - wrong scale, bias, residual, expert order or leaves, int8 saturation: exactly what a known
       fault makes of the call's inputs, where these are known; without them, a factor of each column
       or row;
-    - dropped rows: rows of tokens that were left out.
+    - dropped rows: rows of tokens that were left out;
+    - repeated rank, wrong reduction: the outputs are those of a sum that has a rank twice, or of
+      another reduction than the one that was asked for;
+    - byte order, transposed, NaN: the right elements with their bytes swapped or column by column,
+      or NaN in place of some rows.
+
+    A wrong shape is explained by `elements.other_shape`.
 
     Example:
         >>> import numpy as np
@@ -58,7 +72,9 @@ def explain(evidence: Evidence) -> Diagnosis:
         dropped_rows,
         missing_blocks,
         unwritten_gap,
-        missing_contribution,
+        wrong_reduction,
+        nan_rows,
+        rearranged,
         displaced_blocks,
         rounding,
         wrong_factor,

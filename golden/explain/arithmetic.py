@@ -1,44 +1,15 @@
-"""Patterns of errors of a reduction: a rank that was left out, roundings, signs of zero."""
+"""Patterns of small errors: roundings, and signs of zero."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Iterator
 
 import numpy as np
 
 from ..data.bounds import Bound, bound
 from ..data.deviation import absolute_error, ulp_error, values_of
-from ..data.dtypes import Array, bits_of, differs, float_format, is_float
-from ..data.reduction import reduce_ranks
-from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, counted
+from ..data.dtypes import Array, bits_of, float_format, is_float
+from .evidence import ENOUGH_BITS, Diagnosis, Evidence, counted
 
 _FEW = 4
-
-
-def missing_contribution(evidence: Evidence) -> Diagnosis | None:
-    """Explain wrong outputs by a reduction without one rank, or return None.
-
-    Example:
-        >>> from ..operators.output_layout import scatter_layout
-        >>> xs = [np.array([1.5, 2, 3, 4], np.float32) * 3**rank for rank in range(3)]
-        >>> layout = scatter_layout(xs, [4], [0], "sum")
-        >>> a, b = xs[0] + xs[2], xs[0] + xs[1] + xs[2]
-        >>> parts = Evidence([a], [b], [a != b], "float32", [None], layout, ["rank 0"])
-        >>> missing_contribution(parts).text
-        'missing rank 1: its elements were left out of the sum in rank 0'
-    """
-    layout, outputs = evidence.layout, evidence.bad_outputs()
-    if not layout.parts or len(layout.parts[0]) < 2:
-        return None
-    for rank in range(len(layout.parts[0])):
-        found = {output: _bits_without(evidence, output, rank) for output in outputs}
-        bits = sum(found[output] for output in evidence.distinct)
-        if min(found.values()) > 0 and bits >= ENOUGH_BITS + math.log2(len(layout.parts[0])):
-            where = evidence.where(outputs)
-            text = f"missing rank {rank}: its elements were left out of the {layout.op} in {where}"
-            return Diagnosis("missing rank", text)
-    return None
 
 
 def rounding(evidence: Evidence) -> Diagnosis | None:
@@ -107,40 +78,6 @@ def sign_of_zero(evidence: Evidence) -> Diagnosis | None:
     what = "is a zero" if count == 1 else "are zeros"
     text = f"sign of zero: {counted(count, 'element')} {what} of the other sign"
     return Diagnosis("sign of zero", text)
-
-
-def _bits_without(evidence: Evidence, output: int, rank: int) -> float:
-    """Return the evidence that an output was reduced without a rank; 0 if it was not."""
-    parts = evidence.layout.parts[output]
-    wrong = evidence.wrong(output)
-    if not wrong.size or wrong[-1] >= parts[0].size:
-        return 0.0
-    dtype, op, limit = evidence.dtype, evidence.layout.op, evidence.limits[output]
-    got = evidence.got[output].reshape(-1)
-    for chosen in (wrong[:256], np.arange(parts[0].size)):
-        if not any(
-            _equal(
-                got[chosen], candidate, dtype, None if limit is None else limit.reshape(-1)[chosen]
-            )
-            for candidate in _without([part[chosen] for part in parts], rank, op, dtype)
-        ):
-            return 0.0
-    return wrong.size * bits_per_match(evidence.expected[output], dtype, limit)
-
-
-def _without(parts: list[Array], rank: int, op: str, dtype: str) -> Iterator[Array]:
-    """Yield the reduction without a rank; for an average also that divided by all ranks."""
-    yield reduce_ranks(parts[:rank] + parts[rank + 1 :], op, dtype)
-    if op == "avg":
-        nothing = np.zeros_like(parts[rank])
-        yield reduce_ranks([*parts[:rank], nothing, *parts[rank + 1 :]], op, dtype)
-
-
-def _equal(got: Array, expected: Array, dtype: str, limit: Array | None) -> bool:
-    unequal = differs(got, expected, dtype)
-    if limit is not None:
-        unequal &= ~(absolute_error(got, expected, dtype) <= limit)
-    return not unequal.any()
 
 
 def _share_as_close(values: Array, wrong: Array, allowed: Array) -> Bound:

@@ -69,10 +69,22 @@ def linear_faults(call: LinearParallel, tensors: Tensors) -> Iterator[Fault]:
     if tensors.residuals:
         bare = replace(tensors, residuals=())
         yield Fault(RESIDUAL, "the residual is missing", partial(make, call, bare))
+        twice = replace(tensors, residuals=_doubled(call, tensors))
+        yield Fault(RESIDUAL, "the residual was added twice", partial(make, call, twice))
         if _adds(call) and not call.has_experts:
             yield Fault(
                 RESIDUAL, "every rank added its residual", partial(_residuals, call, tensors)
             )
+    if all(weight.shape[-1] == weight.shape[-2] for weight in tensors.weights):
+        turned = replace(tensors, weights=[w.swapaxes(-1, -2) for w in tensors.weights])
+        yield Fault("transposed", "the weight was read transposed", partial(make, call, turned))
+    if not call.is_quantised and not call.has_experts and not call.sum_leaves:
+        dtype = output_dtype(call, name_of(tensors.xs[0]))
+        if dtype != "float32":
+            text = f"the products were accumulated in {dtype}, not in float32"
+            yield Fault("rounding", text, partial(_accumulated, call, tensors, dtype))
+            text = f"each rank's product was rounded to {dtype} before they were added"
+            yield Fault("rounding", text, partial(_rounded_parts, call, tensors, dtype))
     if call.has_experts:
         yield from _orders(call, tensors)
 
@@ -116,6 +128,42 @@ def _expert_outputs(
     assert tensors.tokens is not None
     totals = expert_totals(call, tensors.tokens, product, layout)
     return finished(call, totals, name_of(tensors.xs[0]), tensors.rows, tensors.residuals)
+
+
+def _doubled(call: LinearParallel, tensors: Tensors) -> list[Array]:
+    dtype = output_dtype(call, name_of(tensors.xs[0]))
+    return [rounded(2 * widened(residual, dtype), dtype) for residual in tensors.residuals]
+
+
+def _accumulated(call: LinearParallel, tensors: Tensors, dtype: str) -> list[Array]:
+    """Return the outputs of products whose sums are rounded to their dtype at every step."""
+
+    def product(x: Single, weight: Single) -> Single:
+        total = np.zeros((len(x), weight.shape[1]), np.float32)
+        with np.errstate(all="ignore"):
+            for k in range(x.shape[1]):
+                total = widened(rounded(total + x[:, k : k + 1] * weight[k], dtype), dtype)
+        return total
+
+    # One leaf of all columns, whose product can be another one.
+    columns = tensors.xs[0].shape[-1]
+    whole = replace(call, sum_leaves=1)
+    parts = [
+        parts_of(whole, r, tensors.xs, tensors.weights, cut=[0, columns], leaf=product)
+        for r in range(call.rank_size)
+    ]
+    return [first for first, *_ in reduced(call, parts, tensors.xs, tensors.residuals)]
+
+
+def _rounded_parts(call: LinearParallel, tensors: Tensors, dtype: str) -> list[Array]:
+    parts = [
+        [
+            widened(rounded(part, dtype), dtype)
+            for part in parts_of(call, r, tensors.xs, tensors.weights)
+        ]
+        for r in range(call.rank_size)
+    ]
+    return [first for first, *_ in reduced(call, parts, tensors.xs, tensors.residuals)]
 
 
 def _residuals(call: LinearParallel, tensors: Tensors) -> list[Array]:
@@ -198,6 +246,7 @@ def _variants(call: LinearParallel, tensors: Tensors) -> Iterator[tuple[str, str
     if own.bias is not None and own.bias.size:
         name = "bias" if is_int8 else "offset"
         yield BIAS, f"the {name} was added after the scale", _biased_late
+        yield BIAS, f"the {name} was added twice", _biased_twice
         yield BIAS, f"the {name} is missing", _unbiased
     if is_int8:
         for words, total in _SATURATING.items():
@@ -248,6 +297,11 @@ def _biased_late(
         return with_token_scale(y + own.bias.astype(np.float32).reshape(1, -1), own)
     scale, offset = scale_and_offset(weight, own, group)
     return _with_weight(x, _times(weight.astype(np.float32), scale) + offset, own, product)
+
+
+def _biased_twice(x: Array, weight: Array, own: Scales, *how: Any) -> Single:
+    twice = None if own.bias is None else own.bias + own.bias
+    return quantised_product(x, weight, replace(own, bias=twice), *how)
 
 
 def _unbiased(x: Array, weight: Array, own: Scales, *how: Any) -> Single:
