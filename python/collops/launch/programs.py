@@ -62,6 +62,9 @@ class Prefixed:
 GRACE_S = 10.0
 # The same for programs that write into files, and the patience with those that are ending.
 _PROGRAM_GRACE_S = 5.0
+# A signal within this time of the first is the same wish: timeout(1) sends one to its child and one
+# to the process group, and a terminal sends one to every process, whose parents pass theirs on.
+_ONE_WISH_S = 1.0
 # Between the first failure and the signal: ranks that fail together, or because of it, say so.
 _FAIL_S = 0.5
 # For what programs that a rank has started may still write once all ranks have ended.
@@ -103,6 +106,7 @@ class Job:
         self._running: set[int] = set()  # indices
         self._status = 0
         self._asked = 0  # the signal by which the user, or a launcher above, wants an end
+        self._asked_at = 0.0
         self._unhandled = False  # whether a rank has not ended with 0 after that signal
         self._next: list[tuple[float, int]] = []  # when to send which signal, the soonest first
 
@@ -263,10 +267,12 @@ class Job:
         return " ".join([*words, shlex.join(self._command)])
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
         if self._asked:
-            self._next = [(time.monotonic(), signal.SIGKILL)]
+            if now - self._asked_at >= _ONE_WISH_S:
+                self._next = [(now, signal.SIGKILL)]
             return
-        self._asked = number
+        self._asked, self._asked_at = number, now
         _say(f"{signal_name(number)}: ending the ranks")
         self._ask_to_end(number, 0.0)
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -205,9 +206,36 @@ def test_a_rank_that_ignores_the_signal_is_killed_on_a_second_one(script):
     job.send_signal(signal.SIGINT)
     assert job.stderr is not None
     assert b"SIGINT: ending the ranks" in job.stderr.readline()
+    time.sleep(1.1)  # what comes sooner is the same wish
     job.send_signal(signal.SIGINT)
     job.communicate(timeout=LIMIT_S)
     assert job.returncode == 128 + signal.SIGINT
+
+
+def test_two_signals_at_once_are_one_and_a_rank_may_save(script):
+    """As from timeout(1), which signals its child and then the process group."""
+    job = start(
+        "-n",
+        "1",
+        script(
+            "import signal, sys, time\n"
+            "def save(*_):\n"
+            "    time.sleep(0.5)\n"
+            "    print('saved', flush=True)\n"
+            "    sys.exit(0)\n"
+            "signal.signal(signal.SIGTERM, save)\n"
+            "print('ready', flush=True)\n"
+            "signal.pause()\n"
+        ),
+    )
+    assert job.stdout is not None
+    assert job.stderr is not None
+    assert b"ready" in job.stdout.readline()
+    job.send_signal(signal.SIGTERM)
+    assert b"SIGTERM: ending the ranks" in job.stderr.readline()
+    job.send_signal(signal.SIGTERM)
+    out, _ = job.communicate(timeout=LIMIT_S)
+    assert (job.returncode, out) == (0, b"[0] saved\n")
 
 
 def test_a_signal_that_is_ignored_stays_ignored(script):
