@@ -42,6 +42,22 @@ Status ReadPort(const std::string& text, Env* env) {
   return Ok();
 }
 
+Status ReadPortRange(const std::string& text, Env* env) {
+  if (text.empty()) return Ok();
+  const size_t dash = text.find('-');
+  const std::string first = text.substr(0, dash);
+  const std::string last = dash == std::string::npos ? "" : text.substr(dash + 1);
+  Env low;
+  Env high;
+  const bool valid = !first.empty() && !last.empty() && ReadPort(first, &low).ok() &&
+                     ReadPort(last, &high).ok() && low.port <= high.port;
+  COLLOPS_CHECK_ARG(valid, ERROR_INVALID_PARAM,
+                    "must be two ports from 1 to 65535, as 30000-30099, got \"", text, "\"");
+  env->first_port = low.port;
+  env->last_port = high.port;
+  return Ok();
+}
+
 Status ReadTrace(const std::string& text, Env* env) {
   if (IsTracePath(text)) {
     env->trace_path = text;
@@ -116,6 +132,7 @@ const Reader kReaders[] = {
        return ReadNumber(text, "a whole number of 1 or more", 1, &env->num_threads);
      }},
     {"COLLOPS_PORT", ReadPort},
+    {"COLLOPS_PORT_RANGE", ReadPortRange},
     {"COLLOPS_CHECK", ReadSwitch<&Env::check>},
     {"COLLOPS_FUSED", ReadSwitch<&Env::fused>},
     {"COLLOPS_HCCL_BUFFER_MB",
@@ -228,6 +245,11 @@ const std::vector<EnvVariable>& EnvVariables() {
       {"COLLOPS_PORT", "29577",
        "The TCP port at which rank 0 waits for the ranks of other hosts; the same in all ranks of "
        "a job, a different one for every other job on rank 0's host."},
+      {"COLLOPS_PORT_RANGE", "any free port",
+       "`30000-30099`: the ports of every other control connection between hosts, for a firewall. "
+       "A "
+       "rank takes at most three for each of its communicators ([multihost.md]("
+       "multihost.md#what-must-be-reachable))."},
       {"COLLOPS_RANK", "set by the launcher",
        "The rank of this process, set by `run_ranks` and `collops run`. Together with "
        "COLLOPS_RANK_SIZE it takes precedence over the variables of any launcher."},

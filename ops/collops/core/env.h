@@ -22,6 +22,8 @@ struct Env {
   std::string job_key;                           // COLLOPS_JOB_KEY; must not be printed
   bool check = false;                            // COLLOPS_CHECK
   int port = 29577;                              // COLLOPS_PORT
+  int first_port = 0;                            // COLLOPS_PORT_RANGE; 0: not set
+  int last_port = 0;                             // likewise
   double timeout_s = 300.0;                      // COLLOPS_TIMEOUT_S
   int num_threads = 0;     // COLLOPS_NUM_THREADS; 0: this process's share of its cores
   int trace = 0;           // COLLOPS_TRACE, if it is a number

@@ -36,6 +36,26 @@ TEST(ThePortIsRead) {
   }
 }
 
+TEST(TheRangeOfPortsIsRead) {
+  unsetenv("COLLOPS_PORT_RANGE");
+  collops::Env env;
+  EXPECT_EQ(collops::Env::Read(&env).message(), "");
+  EXPECT_EQ(env.first_port, 0);
+  {
+    const Variable range("COLLOPS_PORT_RANGE", "30000-30099");
+    EXPECT_EQ(collops::Env::Read(&env).message(), "");
+    EXPECT_EQ(env.first_port, 30000);
+    EXPECT_EQ(env.last_port, 30099);
+  }
+  for (const char* text : {"30000", "30000-", "-30000", "2-1", "0-5", "1-65536", "a-b", "1-2-3"}) {
+    const Variable range("COLLOPS_PORT_RANGE", text);
+    EXPECT_EQ(collops::Env::Read(&env).message(),
+              std::string("COLLOPS_PORT_RANGE must be two ports from 1 to 65535, as 30000-30099, "
+                          "got \"") +
+                  text + "\"");
+  }
+}
+
 TEST(TheTableOfSizesIsRead) {
   unsetenv("COLLOPS_TUNING");
   collops::Env env;

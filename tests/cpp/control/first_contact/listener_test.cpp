@@ -1,6 +1,9 @@
 // Listening at one address: taken and foreign ports, clients that are aborted, few descriptors.
 #include "collops/comm/control/first_contact/job_listener.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "control/first_contact/loopback.h"
 
 namespace {
@@ -20,6 +23,24 @@ TEST(APortIsFreeAtOnceAfterItsListener) {
   first.Close();
   server.reset();
   EXPECT_TRUE(ListenAt("127.0.0.1", port).valid());
+}
+
+// Also beside a taken port; with none left the error names the range.
+TEST(AFreePortIsOneOfTheRange) {
+  const Listener taken = ListenAt("127.0.0.1");
+  const int first = taken.address().port();
+  Listener next = ListenAt("127.0.0.1", first + 1 <= 65535 ? first + 1 : first - 1);
+  const int low = std::min(first, next.address().port());
+  const std::string range = std::to_string(low) + "-" + std::to_string(low + 1);
+  setenv("COLLOPS_PORT_RANGE", range.c_str(), 1);
+  Listener none;
+  EXPECT_EQ(Listener::Open(At("127.0.0.1"), &none).message(),
+            "cannot listen at 127.0.0.1: all ports of COLLOPS_PORT_RANGE=" + range +
+                " are taken: name more ports, on all hosts");
+  const int freed = next.address().port();
+  next.Close();
+  EXPECT_EQ(ListenAt("127.0.0.1").address().port(), freed);
+  unsetenv("COLLOPS_PORT_RANGE");
 }
 
 TEST(AddressesThatCannotBe) {

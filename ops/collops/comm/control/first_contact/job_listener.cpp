@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "collops/comm/control/first_contact/local_socket.h"
+#include "collops/core/env.h"
 
 namespace collops::control {
 namespace {
@@ -50,23 +52,54 @@ Status CannotListen(const SocketAddress& address, int error) {
   return Error(ERROR_RT_FAIL, "cannot listen at ", where, ": ", std::strerror(error));
 }
 
+// Not valid, with errno, if nobody can listen there.
+UniqueFd ListenAt(const SocketAddress& address) {
+  UniqueFd opened(::socket(address.storage.ss_family, kType, 0));
+  const int socket = opened.get();
+  const int yes = 1;
+  const bool listens =
+      opened.valid() && setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+      bind(socket, reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 &&
+      listen(socket, kBacklog) == 0;
+  const int error = errno;
+  if (!listens) opened.reset();
+  errno = error;
+  return opened;
+}
+
+// The first free port of a range, beginning at another one in each process.
+UniqueFd ListenInRange(SocketAddress address, int first, int last) {
+  const int ports = last - first + 1;
+  UniqueFd opened;
+  for (int i = 0; i < ports; ++i) {
+    address.set_port(first + (static_cast<int>(getpid()) + i) % ports);
+    opened = ListenAt(address);
+    if (opened.valid() || errno != EADDRINUSE) break;
+  }
+  return opened;
+}
+
 }  // namespace
 
 Status Listener::Open(const SocketAddress& address, Listener* listener, bool* taken) {
   COLLOPS_CHECK_ARG(!IsEveryAddress(address), ERROR_INVALID_PARAM, address.Text(),
                     " means every address of the host: name the one that the other hosts reach");
+  Env env;
+  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
+  const bool in_range = address.port() == 0 && env.first_port > 0;
   Listener opened;
-  opened.socket_ = UniqueFd(::socket(address.storage.ss_family, kType, 0));
-  const int socket = opened.socket_.get();
-  const int yes = 1;
-  if (!opened.socket_.valid() ||
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
-      bind(socket, reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
-      listen(socket, kBacklog) != 0) {
-    if (taken != nullptr) *taken = errno == EADDRINUSE;
-    return OutOfDescriptors() ? TooManyFiles() : CannotListen(address, errno);
+  opened.socket_ =
+      in_range ? ListenInRange(address, env.first_port, env.last_port) : ListenAt(address);
+  if (!opened.socket_.valid()) {
+    const int error = errno;
+    if (taken != nullptr) *taken = error == EADDRINUSE;
+    if (OutOfDescriptors()) return TooManyFiles();
+    COLLOPS_CHECK_ARG(!in_range || error != EADDRINUSE, ERROR_RT_FAIL, "cannot listen at ",
+                      address.Host(), ": all ports of COLLOPS_PORT_RANGE=", env.first_port, "-",
+                      env.last_port, " are taken: name more ports, on all hosts");
+    return CannotListen(address, error);
   }
-  opened.address_ = OwnAddress(socket);
+  opened.address_ = OwnAddress(opened.socket_.get());
   opened.spare_ = OpenSpare();
   *listener = std::move(opened);
   return Ok();

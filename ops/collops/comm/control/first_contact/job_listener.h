@@ -16,8 +16,9 @@ namespace collops::control {
 // Listens at one address of this host. No function waits.
 class Listener {
  public:
-  // Port 0: any free port. An error if the port is taken, which `taken` then says, or the address
-  // not of this host. A child of fork() does not listen: UniqueFd closes the socket there.
+  // Port 0: a free port, of COLLOPS_PORT_RANGE where that is set. An error if the port is taken,
+  // which `taken` then says, or the address not of this host. A child of fork() does not listen:
+  // UniqueFd closes the socket there.
   static Status Open(const SocketAddress& address, Listener* listener, bool* taken = nullptr);
 
   // With the port that was found.
