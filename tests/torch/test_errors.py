@@ -351,6 +351,23 @@ print("end", flush=True)
 """
 
 
+def _after_a_failure(rank: int) -> str:
+    x = torch.ones(2 + rank)
+    for _ in range(2):
+        with pytest.raises(collops.RankMismatchError) as caught:
+            dist.all_reduce(x)
+    return str(caught.value)
+
+
+def test_after_a_failure_the_message_advises_what_groups_have() -> None:
+    advice = (
+        "go on with collops.torch.shrink(), or with destroy_process_group() and "
+        "init_process_group() on all ranks)"
+    )
+    for message in run_group(_after_a_failure, 2):
+        assert advice in message, message
+
+
 def test_no_hang_at_the_interpreters_end(tmp_path: Path) -> None:
     """One call of rank 0 has no partner; nothing is destroyed; a future is under way."""
     programs = [

@@ -33,6 +33,12 @@ _DISAGREEMENTS = (
     ErrorCode.ERROR_RANK_MISMATCH,
     ErrorCode.ERROR_PEER_LOST,
 )
+# What the core advises after a failure, and what users of a group call instead.
+_ADVICE = "go on with shrink(), or make a new one on all ranks"
+_ADVICE_IN_GROUPS = (
+    "go on with collops.torch.shrink(), or with destroy_process_group() and "
+    "init_process_group() on all ranks"
+)
 _END_S = 2.0  # for the callbacks of a future whose call has ended
 
 
@@ -65,8 +71,16 @@ class CallLog:
         ]
 
     def explain(self, error: BaseException) -> None:
-        """Adds the last calls to the message of an error that other ranks have a part in."""
-        if not isinstance(error, Error) or error.code not in _DISAGREEMENTS:
+        """Puts the message of an error into the words of groups.
+
+        Adds the last calls where other ranks have a part in the error.
+        """
+        if not isinstance(error, Error):
+            return
+        if _ADVICE in error.message:
+            error.message = error.message.replace(_ADVICE, _ADVICE_IN_GROUPS)
+            error.args = (error.message,)
+        if error.code not in _DISAGREEMENTS:
             return
         told = vars(error).setdefault("groups_told", [])  # two threads may wait for one call
         if self._group not in told:
