@@ -1,6 +1,7 @@
-"""Tensors from files: ATB's .bin, numpy's .npy, and .npz with one tensor per output.
+"""Tensors from files: ATB's .bin, numpy's .npy, torch's .pt, and .npz with one tensor per output.
 
-Nothing is unpickled. A bfloat16 tensor is uint16 bits, or the two-byte type that ml_dtypes saves.
+Nothing is unpickled; a .pt needs torch, and is read with weights_only. A bfloat16 tensor
+is uint16 bits, or the two-byte type that ml_dtypes saves.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 import re
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .bin_file import read_bin
 _OUTPUT = re.compile(r"rank(\d+)/output")
 # Formats whose elements do not lie in the order of dims.
 _BLOCKED = ("nc1hwc0", "nc1hwc0_c04", "ndc1hwc0", "fractal_z", "fractal_z_3d", "fractal_nz")
+_TORCH = (".pt", ".pth")
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -52,7 +54,11 @@ def read_tensor(path: Path, *, form: str = "nd") -> tuple[Array, str]:
             )
         return array, dtype
     if path.suffix != ".npy":
-        raise ValueError(f"{path}: a tensor's file ends in .bin or .npy")
+        kinds = "a tensor's file ends in .bin or .npy"
+        if path.is_dir():
+            raise ValueError(f"{path}: is a folder; {kinds}")
+        more = ", a file of several tensors in .npz or .pt" if form == "nd" else ""
+        raise ValueError(f"{path}: {kinds}{more}")
     size = path.stat().st_size
     with path.open("rb") as file:
         try:
@@ -67,7 +73,7 @@ def read_outputs(path: Path) -> tuple[dict[str, Array], str]:
 
     The outputs of a .npz are its entries `rank{r}/output` where it has any (a case that
     `python -m golden generate` wrote), and otherwise all its entries. A .bin or .npy file has one
-    output, whose name is empty.
+    output, whose name is empty. A .pt has one tensor, or a dict or list of tensors.
 
     Raises:
         OSError: the file cannot be read.
@@ -80,10 +86,10 @@ def read_outputs(path: Path) -> tuple[dict[str, Array], str]:
         ...     read_outputs(Path(folder) / "two.npz")
         ({'a': array([0], dtype=int8), 'b': array([1, 1], dtype=int8)}, 'int8')
     """
-    if path.suffix != ".npz":
+    if path.suffix not in (".npz", *_TORCH):
         array, dtype = read_tensor(path)
         return {"": array}, dtype
-    everything = read_entries(path)
+    everything = read_entries(path) if path.suffix == ".npz" else _torch_entries(path)
     ranked = sorted((int(m[1]), name) for name in everything if (m := _OUTPUT.fullmatch(name)))
     names = [name for _, name in ranked] or sorted(everything)
     if not names:
@@ -124,6 +130,41 @@ def read_entries(path: Path) -> dict[str, Array]:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise _damaged(path, error) from None
+
+
+def _torch_entries(path: Path) -> dict[str, Array]:
+    """Return the tensors of a torch.save file by name; a single one has no name."""
+    path.open("rb").close()  # a file that is not there comes before a torch that is not there
+    try:
+        import torch
+    except ImportError:
+        line = f"numpy.save('{path.stem}.npy', torch.load('{path.name}').float().numpy())"
+        raise ValueError(
+            f"{path}: reading it needs torch: pip install torch; or convert it where torch is: "
+            f'python -c "import numpy, torch; {line}"'
+        ) from None
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise _damaged(path, error) from None
+    if isinstance(loaded, dict):
+        named = {str(name): value for name, value in loaded.items()}
+    elif isinstance(loaded, (list, tuple)):
+        named = {f"rank{r}/output": value for r, value in enumerate(loaded)}
+    else:
+        named = {"": loaded}
+    for name, value in named.items():
+        if not isinstance(value, torch.Tensor):
+            what = f"{name!r} is" if name else "it holds"
+            raise ValueError(f"{path}: {what} a {type(value).__name__}, expected a tensor")
+    return {name: _of_torch(torch, value) for name, value in named.items()}
+
+
+def _of_torch(torch: Any, tensor: Any) -> Array:
+    plain = tensor.detach().contiguous()
+    if plain.dtype == torch.bfloat16:
+        return np.asarray(plain.view(torch.int16).numpy().view(np.uint16))
+    return np.asarray(plain.numpy())
 
 
 def _read_array(file: IO[bytes], size: int) -> Array:

@@ -18,6 +18,7 @@ from ..operators.output_layout import OutputLayout, exchange_layout, gather_layo
 from ..operators.spelling import operator_name
 from .atb_tolerance import MOVING, OPERATORS, tolerance
 from .comparison import Comparison, compare
+from .html import html_page
 from .plot import require_matplotlib, save_plot
 
 
@@ -30,21 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args("a.npy b.npy --op broadcast --dtype int8".split()).tolerance
         'exact'
     """
-    parser.add_argument("got", metavar="A", type=Path, help="the outputs: .bin, .npy or .npz")
+    parser.add_argument("got", metavar="A", type=Path, help="the outputs: .bin, .npy, .npz or .pt")
     parser.add_argument("expected", metavar="B", type=Path, help="the expected outputs")
     parser.add_argument(
         "--op",
         metavar="OP",
         type=operator_name,
-        required=True,
-        help=f"one of {', '.join(OPERATORS)}",
+        help=f"one of {', '.join(OPERATORS)}; not needed where B is a case of a manifest.json, "
+        "or where the tolerance does not depend on it",
     )
     parser.add_argument(
         "--dtype",
         metavar="T",
         type=_dtype,
-        required=True,
-        help=f"one of {', '.join(DTYPES)}, or an alias such as f16, fp16 or half",
+        help=f"one of {', '.join(DTYPES)}, or an alias such as f16, fp16 or half; the files' own "
+        "must be this",
     )
     parser.add_argument(
         "--tolerance",
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--counts", metavar="N,N,...", help="elements of each rank's block, in rank order"
     )
     parser.add_argument("--plot", metavar="FILE.png", type=Path, help="draw the error")
+    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page of the result")
 
 
 def run(options: argparse.Namespace) -> tuple[Comparison, str]:
@@ -82,32 +84,49 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
         ...     print(run(parser.parse_args(words.split()))[1])
         equal: 3 elements of int8, bit for bit
     """
-    dtype = options.dtype
-    allowed = tolerance(
-        options.tolerance, options.op, dtype, reduce=options.reduce, terms=options.terms
-    )
+    op = options.op or _op_of_case(options.expected)
+    if op not in ("", *OPERATORS):
+        raise ValueError(f"operator {op!r} is unknown; use one of {', '.join(OPERATORS)}")
+    options.op = op
     if options.plot:
         require_matplotlib(options.plot)
-    got, expected = _read(options.got, dtype), _read(options.expected, dtype)
+    if options.html and options.html.suffix not in (".html", ".htm"):
+        raise ValueError(f"--html {options.html}: a page's file ends in .html")
+    got, dtype = _read(options.got, options.dtype)
+    expected, other = _read(options.expected, options.dtype)
+    if other != dtype:
+        raise ValueError(f"{options.got} holds {dtype}, {options.expected} holds {other}")
+    allowed = tolerance(options.tolerance, op, dtype, reduce=options.reduce, terms=options.terms)
     names = _common_names(got, expected, options)
     left, right = list(got.values()), list(expected.values())
     layout = _layout(options, right)
-    if options.op.startswith("moe_"):
+    if op.startswith("moe_"):
         layout = replace(layout, has_tokens=True)
     labels = [name.replace("rank", "rank ") for name in names]
     result = compare(left, right, dtype, tolerance=allowed, layout=layout, labels=labels)
-    if result.diagnosis.kind == "rounding" and options.op in MOVING:
-        text = f"{result.diagnosis.text}, but {options.op} adds nothing up: something converted"
+    if result.diagnosis.kind == "rounding" and op in MOVING:
+        text = f"{result.diagnosis.text}, but {op} adds nothing up: something converted"
         result = replace(result, diagnosis=Diagnosis("rounding", f"{text} the elements"))
     text = result.text()
     if options.plot and not result.problem:
         pattern = result.diagnosis
         words = pattern.kind if pattern.kind == "no pattern" else pattern.text or "equal"
-        title = f"{options.op} {dtype}: {words}"
+        title = f"{op} {dtype}: {words}".strip()
         drawn = (left, right, result.masks, dtype)
         save_plot(options.plot, *drawn, layout=layout, names=labels, title=title)
         text += f"\nplot: {options.plot}"
+    if options.html:
+        heads = (str(options.got), str(options.expected))
+        page = html_page(result, left, right, layout=layout, names=labels, files=heads)
+        options.html.write_text(page, encoding="utf-8")
+        text += f"\npage: {options.html}"
     return result, text
+
+
+def _op_of_case(path: Path) -> str:
+    """Return the operator of the case that a file has in a manifest beside it; empty without."""
+    found = (case.operator for case, _, file in _cases_beside(path) if file == path)
+    return next(found, "")
 
 
 def _dtype(text: str) -> str:
@@ -127,11 +146,11 @@ def _terms(text: str) -> int:
     return number
 
 
-def _read(path: Path, dtype: str) -> dict[str, Array]:
+def _read(path: Path, dtype: str | None) -> tuple[dict[str, Array], str]:
     outputs, found = read_outputs(path)
-    if found != dtype:
+    if dtype is not None and found != dtype:
         raise ValueError(f"{path} holds {found}, --dtype says {dtype}")
-    return outputs
+    return outputs, found
 
 
 def _common_names(
@@ -172,6 +191,10 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> OutputLay
                 case, [[entries[f"rank{r}/{name}"] for name in names] for r in ranks]
             )
     ranks = range(len(expected))
+    xs = [entries[f"rank{r}/x"] for r in ranks if f"rank{r}/x" in entries]
+    if options.op == "all_reduce" and len(xs) == len(expected):
+        size = len(xs)
+        return scatter_layout(xs, [xs[0].size] * size, [0] * size, options.reduce)
     names = ("recvCounts", "rdispls")
     if all(f"rank{r}/{name}" in entries for r in ranks for name in names):
         tables = ([entries[f"rank{r}/{name}"].tolist() for r in ranks] for name in names)

@@ -159,7 +159,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
             ("list", "examples/golden/all_gather_v.csv", "--filter", "900-999"),
             "no row has '900-999'",
         ),
-        (("compare", "a.npy"), "the following arguments are required: B, --op, --dtype"),
+        (("compare", "a.npy"), "the following arguments are required: B"),
         (("show",), "invalid choice: 'show'"),
     ],
 )

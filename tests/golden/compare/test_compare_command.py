@@ -163,7 +163,12 @@ def test_a_picture_without_matplotlib(
     ("arguments", "message"),
     [
         ("right.bin gone.npy --op broadcast --dtype bf16", "No such file or directory"),
-        ("right.bin . --op broadcast --dtype bf16", "a tensor's file ends in .bin or .npy"),
+        ("right.bin . --op broadcast --dtype bf16", ": is a folder; a tensor's file ends in .bin"),
+        ("right.bin right.json", "right.json: a tensor's file ends in .bin or .npy, a file of se"),
+        ("right.bin half.npy", "right.bin holds bfloat16, "),
+        ("right.bin right.npy --tolerance atb", "--tolerance atb depends on the operator: name it"),
+        ("right.bin right.npy --html page.txt", "--html page.txt: a page's file ends in .html"),
+        ("right.bin gone.pt", "gone.pt: No such file or directory"),
         ("right.bin right.npy --op gather --dtype bf16", "operator 'gather' is unknown; use one"),
         ("right.bin half.npy --op broadcast --dtype bf16", "holds float16, --dtype says bfloat16"),
         ("right.bin right.npy --op broadcast --dtype bf16 --tolerance x", "tolerance 'x' is unkno"),
@@ -246,3 +251,65 @@ def test_the_exit_status_reaches_the_shell(tensors: Path) -> None:
         )
         assert done.returncode == status
         assert done.stdout.count("\n") == {0: 1, 1: 15, 2: 0}[status]
+
+
+def test_neither_operator_nor_dtype_is_needed(
+    tensors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = run(capsys, tensors / "right.npy", tensors / "right.bin", status=0)
+    assert (out, err) == (["equal: 80 elements of bfloat16, bit for bit"], "")
+
+
+def test_the_operator_of_a_case_is_in_its_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [case] = all_cases("all_reduce", text="p2.sum-int32")
+    write_cases([case], tmp_path)
+    file = tmp_path / f"{case.id}.npz"
+    with np.load(file) as entries:
+        wrong = [np.maximum(entries["rank0/x"], entries["rank1/x"])] * 2
+    got = save_outputs(tmp_path / "got.npz", wrong)
+    out, _ = run(capsys, got, file, status=1)
+    assert "pattern: wrong reduction: max in place of sum in all outputs" in out
+    (tmp_path / "manifest.json").unlink()
+    out, _ = run(capsys, got, file, "--op", "all_reduce", status=1)
+    assert "pattern: wrong reduction: max in place of sum in all outputs" in out
+
+
+def test_tensors_of_torch(tensors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+    right = torch.from_numpy(np.load(tensors / "right.npy").view(np.int16)).view(torch.bfloat16)
+    torch.save(right, tensors / "one.pt")
+    torch.save({"anything": right}, tensors / "named.pt")
+    for name in ("one.pt", "named.pt"):
+        out, _ = run(capsys, tensors / name, tensors / "right.bin", status=0)
+        assert out == ["equal: 80 elements of bfloat16, bit for bit"]
+    torch.save({"step": 3}, tensors / "other.pt")
+    _, err = run(capsys, tensors / "other.pt", tensors / "right.bin", status=2)
+    assert "other.pt: 'step' is a int, expected a tensor" in err
+
+
+def test_without_torch_the_message_converts(
+    tensors: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tensors / "one.pt").touch()
+    _, err = run(capsys, tensors / "one.pt", tensors / "right.bin", status=2)
+    assert "one.pt: reading it needs torch: pip install torch; or convert it where torch is" in err
+    assert "numpy.save('one.npy', torch.load('one.pt').float().numpy())" in err
+
+
+def test_a_page(tensors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tensors / "page.html"
+    files = (tensors / "wrong.npy", tensors / "right.bin", "--counts", "40,40", "--html", page)
+    out, _ = run(capsys, *files, status=1)
+    assert out[-1] == f"page: {page}"
+    text = page.read_text()
+    assert "<h1 class=different>Different</h1>" in text
+    assert "Pattern: swapped blocks: rank 0&#x27;s block holds rank 1&#x27;s block" in text
+    assert "<td>0</td><td>0..39</td><td>40 of 40</td>" in text
+    assert "<td>-214.0</td><td>-254.0</td>" in text
+    assert text.count("<rect class=wrong") == 80
+    assert "http" not in text
+    run(capsys, tensors / "right.npy", tensors / "right.bin", "--html", page, status=0)
+    assert "<h1 class=equal>Equal</h1>" in page.read_text()

@@ -40,7 +40,10 @@ VENDOR_HEADERS = {
     "ucx": r"uc[pst]/",
 }
 # What golden may import inside a function, if it is there.
-OPTIONAL_OF_GOLDEN = {("golden/compare/plot.py", "matplotlib")}
+OPTIONAL_OF_GOLDEN = {
+    ("golden/compare/plot.py", "matplotlib"),
+    ("golden/case_files/tensor_files.py", "torch"),
+}
 # The rooms of golden, and which others each may import; golden/__main__.py may import all.
 GOLDEN_ROOMS: dict[str, set[str]] = {
     "data": set(),
