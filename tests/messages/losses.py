@@ -60,7 +60,7 @@ LATE_CALLS: Calls = {name: CALLS[name] for name in WAITING}
 LINEAR_CALLS: Calls = {
     "LinearParallel": Call(),
     "LinearParallel of a window": lambda w, comm: comm.all_gather_matmul(
-        in_window(w, comm).reshape(-1, 4), np.ones((4, 4), np.float32)
+        x := in_window(w, comm).reshape(-1, 4), np.ones((4, 4), np.float32), [len(x)] * w.size
     ),
     "LinearParallel of type 0": Call(fields={"type": SUM}),
     "matmul_reduce_scatter": lambda w, comm: comm.matmul_reduce_scatter(

@@ -356,7 +356,7 @@ def test_the_installed_header_is_the_sources_and_cpp_takes_it(tmp_path: Path) ->
 
 def test_the_program_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "c_api.md").read_text()
-    [program] = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
+    [program] = re.findall(r"^```c\b[^\n]*\n(.*?)^```", page, re.M | re.S)
     (tmp_path / "gather.c").write_text(program)
     compile_line, run_line = re.findall(r"^    \$ (.*)$", page, re.M)
     expected = re.findall(r"^    (\[\d\].*)$", page, re.M)

@@ -116,6 +116,7 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
         "COLLOPS_LOCAL_RANK": "0",
         "COLLOPS_NUM_THREADS": "2",
         "COLLOPS_PORT": "1234",
+        "COLLOPS_PORT_RANGE": "30000-30099",
         "COLLOPS_RANK": "0",
         "COLLOPS_RANK_SIZE": "4",
         "COLLOPS_RESTARTS": "0",

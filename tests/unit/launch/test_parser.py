@@ -35,7 +35,7 @@ from tests import programs
         ("rank-table make --host a,b", "there is no --host, did you mean '--hosts'?"),
         ("golden compare a.npy b.npy --opp x --dtype f32", "no --opp, did you mean '--op'?"),
         ("bench all_reduce --op add", "all_reduce: unrecognized arguments: --op add; see collops"),
-        ("bench torch --calls alreduce", "dp_attention, ddp, fsdp2, fsdp2_windows; did you mean"),
+        ("bench torch --calls alreduce", "barrier, ddp, fsdp2, fsdp2_windows; did you mean"),
         ("bench all_reduce --dtype float23", "f16/float16; did you mean 'float32'?"),
         ("run a.py -n 2", "-n must come before SCRIPT: what follows a.py is passed to it"),
         ("rank-table make --hosts a --devices-per-host 0", "of 1 or more is needed, got '0'"),
