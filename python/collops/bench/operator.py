@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,20 @@ class Request:
     mpi: str = ""  # the name of the one that started the ranks
     seed: int = 1
     gpu: OnGpu | None = None  # None: the ranks compute on the host
+
+
+def module_with_torch(name: str) -> Any:
+    """The module of that name, which needs torch.
+
+    Raises:
+        ValueError: torch is not installed, or cannot be used.
+    """
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        why = "is not installed (pip install torch)" if absent else f"cannot be used: {error}"
+        raise ValueError(f"torch {why}") from None
 
 
 class Operator(ABC):

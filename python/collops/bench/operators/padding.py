@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from collops.bench.operator import Operator, Request, Row
+from collops.bench.operator import Operator, Request, Row, module_with_torch
 from collops.terminal.arguments import count, counts
 from collops.terminal.tables import markdown_table
 
@@ -128,12 +127,7 @@ class Padding(Operator):
                     f"--ranks {size}: 2 or more are needed, by which the MLP's "
                     f"{4 * options.hidden} hidden units divide"
                 )
-        try:
-            _with_torch()
-        except (ImportError, OSError) as error:
-            absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
-            why = "is not installed (pip install torch)" if absent else f"cannot be used: {error}"
-            raise ValueError(f"torch {why}") from None
+        _with_torch()
         return points
 
     def measure(self, request: Request, store: str) -> Iterator[Row]:
@@ -180,8 +174,7 @@ OPERATOR = Padding()
 
 
 def _with_torch() -> Any:
-    """The module that needs torch."""
-    return importlib.import_module("collops.bench.torch.padding")
+    return module_with_torch("collops.bench.torch.padding")
 
 
 def _skews(text: str) -> tuple[tuple[int, int], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collops.bench.operator import Operator, Request, Row
+from collops.bench.operator import Operator, Request, Row, module_with_torch
 from collops.terminal.arguments import count, counts, words
 from collops.terminal.tables import markdown_table
 
@@ -122,12 +121,7 @@ class TorchCalls(Operator):
         points = points_of(options.ranks, options.calls, options.ways, sizes)
         if not points:
             raise ValueError(f"torch has no functional form of {', '.join(options.calls)}")
-        try:
-            _with_torch()
-        except (ImportError, OSError) as error:
-            absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
-            why = "is not installed (pip install torch)" if absent else f"cannot be used: {error}"
-            raise ValueError(f"torch {why}") from None
+        _with_torch()
         return points
 
     def measure(self, request: Request, store: str) -> Iterator[Row]:
@@ -182,8 +176,7 @@ OPERATOR = TorchCalls()
 
 
 def _with_torch() -> Any:
-    """The module that needs torch."""
-    return importlib.import_module("collops.bench.torch.measure")
+    return module_with_torch("collops.bench.torch.measure")
 
 
 def points_of(
