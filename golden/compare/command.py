@@ -14,8 +14,10 @@ from ..data.dtypes import DTYPES, Array, dtype_named
 from ..data.reduction import REDUCE_OPS
 from ..data.shares import packed
 from ..explain.evidence import Diagnosis
+from ..operators.operator import MOVES
 from ..operators.output_layout import OutputLayout, exchange_layout, gather_layout, scatter_layout
 from ..operators.spelling import operator_name
+from ..operators.table import OPERATORS as TABLE
 from .atb_tolerance import MOVING, OPERATORS, tolerance
 from .comparison import Comparison, compare
 from .html import html_page
@@ -192,9 +194,11 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> OutputLay
             )
     ranks = range(len(expected))
     xs = [entries[f"rank{r}/x"] for r in ranks if f"rank{r}/x" in entries]
-    if options.op == "all_reduce" and len(xs) == len(expected):
-        size = len(xs)
-        return scatter_layout(xs, [xs[0].size] * size, [0] * size, options.reduce)
+    operator = TABLE.get(options.op) if len(xs) == len(expected) else None
+    if operator and operator.accuracy != MOVES and not operator.inputs:
+        # Reduces every x: all_reduce and reduce_scatter, which name the reduction differently.
+        params = {"allReduceType": options.reduce, "reduceType": options.reduce}
+        return operator.layout({"rankSize": len(xs), **params}, [[x] for x in xs])
     names = ("recvCounts", "rdispls")
     if all(f"rank{r}/{name}" in entries for r in ranks for name in names):
         tables = ([entries[f"rank{r}/{name}"].tolist() for r in ranks] for name in names)

@@ -108,17 +108,17 @@ def _product(x: torch.Tensor, weight: torch.Tensor, trans: bool) -> torch.Tensor
     return x @ (weight.T if trans else weight)
 
 
-def _gather_matmul(inner: tuple[int, ...], sized: bool, trans: bool) -> Row:
+def _gather_matmul(inner: tuple[int, ...], even: bool, trans: bool) -> Row:
     def args(rank: int, ranks: int) -> Args:
-        rows = _SIZES[ranks] if sized else [2] * ranks
+        rows = [2] * ranks if even else _SIZES[ranks]
         x = numbers(rank, rows[rank], *inner, K)
-        return [x, _weight(rank, trans), numbers(20 + rank, N), rows if sized else None, trans]
+        return [x, _weight(rank, trans), numbers(20 + rank, N), rows, trans]
 
     def whole(all_args: list[Args]) -> list[torch.Tensor]:
         x = torch.cat([own[0] for own in all_args])
         return [_product(x, weight, trans) + bias for _, weight, bias, *_ in all_args]
 
-    return Row("all_gather_matmul", args, whole, f"{inner}, sized {sized}, trans {trans}")
+    return Row("all_gather_matmul", args, whole, f"{inner}, even {even}, trans {trans}")
 
 
 def _matmul_scatter(lead: tuple[int, ...], op: str, sized: bool, trans: bool) -> Row:
@@ -229,11 +229,9 @@ def grid_row(grid: tuple[int, int, bool], sized: bool, inner: tuple[int, ...] = 
 
     def args(rank: int, ranks: int) -> Args:
         gathering, _ = members(rank, *grid)
-        gather_rows = list(range(1, ag_dim + 1)) if sized else None
-        total = sum(gather_rows) if gather_rows else 2 * ag_dim
-        scatter_rows = [total, *[0] * (rs_dim - 1)] if sized else None
-        rows = gather_rows[gathering.index(rank)] if gather_rows else 2
-        x = numbers(rank, rows, *inner, K)
+        gather_rows = list(range(1, ag_dim + 1)) if sized else [2] * ag_dim
+        scatter_rows = [sum(gather_rows), *[0] * (rs_dim - 1)] if sized else None
+        x = numbers(rank, gather_rows[gathering.index(rank)], *inner, K)
         tensors = [x, _weight(rank, True), numbers(20 + rank, N)]
         return [*tensors, *grid, gather_rows, scatter_rows, True]
 
@@ -283,9 +281,9 @@ ROWS = [
     _exchange(False),
     _reduce("sum"),
     _reduce("avg"),
-    _gather_matmul((), True, False),
-    _gather_matmul((), False, True),
-    _gather_matmul((2,), True, True),
+    _gather_matmul((), False, False),
+    _gather_matmul((), True, True),
+    _gather_matmul((2,), False, True),
     _matmul_scatter((), "sum", True, False),
     _matmul_scatter((), "avg", False, True),
     _matmul_scatter((1,), "sum", True, True),
@@ -296,7 +294,7 @@ ROWS = [
     _alone((), False),
     _alone((2,), True),
     *[_in_leaves(_alone((), trans)) for trans in _BOTH],
-    *[_in_leaves(_gather_matmul((), True, trans)) for trans in _BOTH],
+    *[_in_leaves(_gather_matmul((), False, trans)) for trans in _BOTH],
     *[_in_leaves(_matmul_scatter((), "sum", True, trans), K * trans) for trans in _BOTH],
     _in_leaves(_matmul_scatter((1,), "sum", False, trans=True), 0),
     *[_in_leaves(_matmul_reduce((), trans), K * trans) for trans in _BOTH],

@@ -33,7 +33,7 @@ from tests import programs
         ("run --np=2 plain.py", "collops run: unknown option --np: did you mean -n?"),
         ("doctor --verbose", "collops doctor: unrecognized arguments: --verbose; see collops"),
         ("rank-table make --host a,b", "there is no --host, did you mean '--hosts'?"),
-        ("golden compare a.npy b.npy --opp x --dtype f32", "no --opp, did you mean '--op'?"),
+        ("golden compare a.npy b.npy --opp x --dtype f32", "--opp x, did you mean '--op'?"),
         ("bench all_reduce --op add", "all_reduce: unrecognized arguments: --op add; see collops"),
         ("bench torch --calls alreduce", "barrier, ddp, fsdp2, fsdp2_windows; did you mean"),
         ("bench all_reduce --dtype float23", "f16/float16; did you mean 'float32'?"),
