@@ -24,6 +24,7 @@ LIMIT_S = patience(150)
 OF_COLLOPS = "collops.torch.group"
 
 ACCELERATE = """
+    import os
     import sys
 
     import torch
@@ -43,9 +44,12 @@ ACCELERATE = """
     said = [dist.get_backend(), type(dist.group.WORLD).__module__, *said]
     with open(f"{sys.argv[1]}/found{dist.get_rank()}", "w") as file:
         file.write(" ".join(map(str, said)))
+    if "collops" not in said[1]:
+        os._exit(0)  # gloo's threads may abort an interpreter that ends beside them
 """
 
 TRAINER = """
+    import os
     import sys
 
     import torch
@@ -72,6 +76,8 @@ TRAINER = """
     said = [dist.get_backend(), type(dist.group.WORLD).__module__, *said]
     with open(f"{sys.argv[1]}/found{dist.get_rank()}", "w") as file:
         file.write(" ".join(map(str, said)))
+    if "collops" not in said[1]:
+        os._exit(0)  # as above
 """
 
 LIGHTNING = """
