@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from weakref import WeakSet
 
 import torch
 
@@ -210,6 +212,7 @@ class Calls(Caller):
         self.lock = threading.RLock()  # held while a call begins
         self._thread = 0  # the one that makes the calls
         self._shared = False
+        _made.add(self)
 
     def _device_calls(self, args: Any) -> Any:
         """The object that makes a call with these arguments on an NPU or a GPU, or None."""
@@ -347,3 +350,15 @@ class Calls(Caller):
                 finish()
 
         return complete
+
+
+_made: WeakSet[Calls] = WeakSet()
+
+
+def _unlock() -> None:
+    """Frees the locks of threads that a forked child has not: its calls are refused at once."""
+    for calls in _made:
+        calls.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock)
