@@ -39,10 +39,12 @@ SHELL = {"sh", "bash", "console"}
 SOURCE = {"python", "c", "cpp", "cmake"}
 MARK = re.compile(r"\s*<!-- (no-run|before): (.+?) -->\s*$")
 FENCE = re.compile(r"```(\w*)(?: title=\"([^\"]+)\")?\s*$")
-# One command in the environment that the commands before it have left behind.
+# One command in the environment that the commands before it have left behind. With pipefail the
+# status of a pipe is not that of its last command alone: "collops doctor | cat" may not hide it.
 SHELL_PROGRAM = """
 state=$1
 [ -f "$state" ] && . "$state"
+set -o pipefail
 eval "$2"
 set -- $?
 export -p > "$state"; printf 'cd %q\\n' "$PWD" >> "$state"

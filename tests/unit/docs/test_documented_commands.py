@@ -155,6 +155,7 @@ def test_commands_run_one_after_the_other_in_one_shell(tmp_path: Path) -> None:
     said = [runner.run(Step("page.md", 1, "shell", command)) for command in commands]
     assert [text.splitlines()[:1] for text in said] == [[], [], ["status 3, not 0"]]
     assert runner.run(Step("page.md", 1, "shell", "false", status=1)) == ""
+    assert runner.run(Step("page.md", 1, "shell", "false | true")) == "status 1, not 0"
 
 
 def test_a_command_that_does_not_end_is_killed(tmp_path: Path) -> None:
