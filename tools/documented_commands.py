@@ -8,7 +8,8 @@ other pages use. Each further page has a clone of its own. In a page:
 - a block with a title is a file of that name;
 - any other block of Python is a program; those of a tutorial build on each other, and are one;
 - `<!-- no-run: reason -->` leaves out the block below it;
-- `<!-- before: command -->`, which no reader sees, makes what a command needs.
+- `<!-- before: command -->`, which no reader sees, makes what a command needs;
+- `<!-- pipe: 1 -->` is the status of the pipes in the block below it, where a command is to fail.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ PROGRAMS = (
 ).split()
 SHELL = {"sh", "bash", "console"}
 SOURCE = {"python", "c", "cpp", "cmake"}
-MARK = re.compile(r"\s*<!-- (no-run|before): (.+?) -->\s*$")
+MARK = re.compile(r"\s*<!-- (no-run|before|pipe): (.+?) -->\s*$")
 FENCE = re.compile(r"```(\w*)(?: title=\"([^\"]+)\")?\s*$")
-# One command in the environment that the commands before it have left behind. With pipefail the
-# status of a pipe is not that of its last command alone: "collops doctor | cat" may not hide it.
+# One command in the environment that the commands before it have left behind. Without pipefail the
+# last command of a pipe would hide that another one fails.
 SHELL_PROGRAM = """
 state=$1
 [ -f "$state" ] && . "$state"
@@ -130,6 +131,7 @@ class Reader:
         self.page = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
         self.lines = path.read_text().splitlines()
         self.reason: str | None = None
+        self.pipe = 0
 
     def steps(self) -> Iterator[Step]:
         """All steps in their order."""
@@ -139,6 +141,8 @@ class Reader:
             if mark := MARK.match(line):
                 if mark[1] == "before":
                     yield Step(self.page, number + 1, "shell", mark[2], hidden=True)
+                elif mark[1] == "pipe":
+                    self.pipe = int(mark[2])
                 else:
                     self.reason = mark[2]
                 number += 1
@@ -149,14 +153,14 @@ class Reader:
                     end += 1
                 yield from self._fenced(number, end)
                 end += 1
-                self.reason = None
+                self.reason, self.pipe = None, 0
             elif line.startswith("    ") and (number == 0 or not self.lines[number - 1].strip()):
                 while end < len(self.lines) and self.lines[end].startswith("    "):
                     end += 1
                 yield from self._indented(number, end)
-                self.reason = None
+                self.reason, self.pipe = None, 0
             elif line.strip():
-                self.reason = None
+                self.reason, self.pipe = None, 0
             number = end
 
     def _fenced(self, number: int, end: int) -> Iterator[Step]:
@@ -180,7 +184,8 @@ class Reader:
             yield Step(self.page, number + 1, "program", text, reason=self.reason)
 
     def _commands(self, body: list[str], begin: int) -> Iterator[Step]:
-        for line, command, status in commands_of(body, begin):
+        for line, command, shown in commands_of(body, begin):
+            status = self.pipe if " | " in command else shown
             yield Step(self.page, line, "shell", command, status=status, reason=self.reason)
 
 

@@ -126,6 +126,13 @@ $ true
 sleep 1 &
 wait
 ```
+
+<!-- pipe: 1 -->
+
+    collops doctor | cat
+    collops doctor
+
+    collops doctor | cat
 """
 
 
@@ -145,6 +152,9 @@ def test_a_page_is_read(tmp_path: Path) -> None:
         (24, "program", "import collops", "", 0, None, False),
         (26, "shell", "touch x", "", 0, None, True),
         (28, "shell", "sleep 1 &\nwait", "", 0, None, False),
+        (34, "shell", "collops doctor | cat", "", 1, None, False),
+        (35, "shell", "collops doctor", "", 0, None, False),
+        (37, "shell", "collops doctor | cat", "", 0, None, False),
     ]
 
 
