@@ -26,14 +26,21 @@ Make = Callable[[Sequence[Array]], Array]
 class Hypothesis:
     """What went wrong in a reduction, in words, and what the output would be.
 
+    `rank` is the rank that is missing or repeated, None in the other kinds.
+
     Example:
-        >>> Hypothesis("wrong reduction", "max", lambda parts: parts[0]).make([np.ones(1)])
-        array([1.])
+        >>> Hypothesis("missing rank", "left out", lambda parts: parts[0], rank=1).title()
+        'missing rank 1'
     """
 
     kind: str
     text: str
     make: Make
+    rank: int | None = None
+
+    def title(self) -> str:
+        """Return the kind, with its rank."""
+        return self.kind if self.rank is None else f"{self.kind} {self.rank}"
 
 
 def reduction_hypotheses(op: str, ranks: int, dtype: str) -> Iterator[Hypothesis]:
@@ -44,18 +51,17 @@ def reduction_hypotheses(op: str, ranks: int, dtype: str) -> Iterator[Hypothesis
         ['its elements were left out of the sum', 'its elements were left out of the sum']
     """
     for rank in range(ranks):
-        text, kind = f"its elements were left out of the {op}", f"missing rank {rank}"
-        yield Hypothesis(kind, text, partial(_without, rank, op, dtype))
+        text = f"its elements were left out of the {op}"
+        yield Hypothesis("missing rank", text, partial(_without, rank, op, dtype), rank)
         if op == "avg":
-            yield Hypothesis(kind, text, partial(_with_zeros, rank, op, dtype))
+            yield Hypothesis("missing rank", text, partial(_with_zeros, rank, op, dtype), rank)
     for rank in range(ranks):
         text = f"its elements are twice in the {op}"
-        yield Hypothesis(f"repeated rank {rank}", text, partial(_twice, rank, op, dtype))
+        yield Hypothesis("repeated rank", text, partial(_twice, rank, op, dtype), rank)
         if op == "avg":
             text = f"its elements are twice in the sum, which was divided by {ranks}"
-            yield Hypothesis(
-                f"repeated rank {rank}", text, partial(_twice_of_all, rank, ranks, dtype)
-            )
+            twice = partial(_twice_of_all, rank, ranks, dtype)
+            yield Hypothesis("repeated rank", text, twice, rank)
     for other in REDUCE_OPS:
         if other != op and has_reduction(other, dtype):
             text = f"{other} in place of {op}"
@@ -88,9 +94,8 @@ def wrong_reduction(evidence: Evidence) -> Diagnosis | None:
         found = {output: _bits(evidence, output, one.make) for output in outputs}
         bits = sum(found[output] for output in evidence.distinct)
         if min(found.values()) > 0 and bits >= ENOUGH_BITS + math.log2(len(known)):
-            # A kind is without the number of its rank.
-            kind = one.kind.rstrip("0123456789 ")
-            return Diagnosis(kind, f"{one.kind}: {one.text} in {evidence.where(outputs)}")
+            where = evidence.where(outputs)
+            return Diagnosis(one.kind, f"{one.title()}: {one.text} in {where}")
     return None
 
 
