@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from .csv_cells import NUMBER, nearest, read_row
+from ..data.words import nearest
+from .csv_cells import NUMBER, read_row
 from .csv_row import CsvRow, RowError
 
 COLUMNS = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..data.acl_types import ERRORS, FORMATS, dtype_from_word
 from ..data.generators import DEFAULT_RANGE
+from ..data.words import nearest
 from ..operators.table import OPERATIONS
 from .case_fields import distinct_fields
 from .csv_row import STAGES, CsvRow, Expectation, RowError, RowTensor
@@ -37,18 +37,6 @@ def meant_operation(word: str) -> str | None:
         ('AllReduceOperation', None)
     """
     return nearest(word, OPERATIONS, _ALIKE)
-
-
-def nearest(word: str, known: Iterable[str], alike: float) -> str | None:
-    """Return the known word most similar to `word`, with a ratio (difflib) of `alike` or more.
-
-    Example:
-        >>> nearest("SocVersoin", ["SocVersion"], 0.85), nearest("Remark", ["OpName"], 0.85)
-        ('SocVersion', None)
-    """
-    lower = {other.lower(): other for other in known}
-    found = difflib.get_close_matches(word.lower(), lower, 1, alike)
-    return lower[found[0]] if found else None
 
 
 def read_row(cells: Mapping[str, str], place: str) -> CsvRow:

@@ -7,7 +7,9 @@ is uint16 bits, or the two-byte type that ml_dtypes saves.
 from __future__ import annotations
 
 import math
+import pickle
 import re
+import warnings
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +23,17 @@ _OUTPUT = re.compile(r"rank(\d+)/output")
 # Formats whose elements do not lie in the order of dims.
 _BLOCKED = ("nc1hwc0", "nc1hwc0_c04", "ndc1hwc0", "fractal_z", "fractal_z_3d", "fractal_nz")
 _TORCH = (".pt", ".pth")
+_NPY, _ZIP, _PICKLE = np.lib.format.MAGIC_PREFIX, b"PK", b"\x80"
+# What a file of each ending begins with; torch.save once wrote pickles.
+_BEGINNINGS = {
+    ".bin": (b"",),
+    ".npy": (_NPY,),
+    ".npz": (_ZIP,),
+    **dict.fromkeys(_TORCH, (_ZIP, _PICKLE)),
+}
+_LIKE = {_NPY: "like a .npy", _ZIP: "like a .npz or .pt", _PICKLE: "like a pickle"}
+_SHOWN = 16  # bytes of a file of another kind
+_OBJECTS = "holds Python objects, which are not read: save tensors of numbers alone"
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -47,6 +60,7 @@ def read_tensor(path: Path, *, form: str = "nd") -> tuple[Array, str]:
         (array([16256], dtype=uint16), 'bfloat16')
     """
     if path.suffix == ".bin":
+        _check_kind(path)
         array, dtype, found = read_bin(path)
         if found in _BLOCKED and found != form:
             raise ValueError(
@@ -59,6 +73,7 @@ def read_tensor(path: Path, *, form: str = "nd") -> tuple[Array, str]:
             raise ValueError(f"{path}: is a folder; {kinds}")
         more = ", a file of several tensors in .npz or .pt" if form == "nd" else ""
         raise ValueError(f"{path}: {kinds}{more}")
+    _check_kind(path)
     size = path.stat().st_size
     with path.open("rb") as file:
         try:
@@ -118,11 +133,15 @@ def read_entries(path: Path) -> dict[str, Array]:
         ...     read_entries(Path(folder) / "one.npz")
         {'a': array([0], dtype=int8)}
     """
+    _check_kind(path)
     try:
         with zipfile.ZipFile(path) as archive:
             entries = {}
             for entry in archive.infolist():
                 with archive.open(entry) as file:
+                    if problem := _not_of_kind(file.read(_SHOWN), ".npy"):
+                        raise ValueError(f"entry {entry.filename} {problem}")
+                    file.seek(0)
                     array = _read_array(file, entry.file_size)
                 entries[entry.filename.removesuffix(".npy")] = array
             return entries
@@ -134,17 +153,17 @@ def read_entries(path: Path) -> dict[str, Array]:
 
 def _torch_entries(path: Path) -> dict[str, Array]:
     """Return the tensors of a torch.save file by name; a single one has no name."""
-    path.open("rb").close()  # a file that is not there comes before a torch that is not there
+    _check_kind(path)  # a file that is not there comes before a torch that is not there
     try:
         import torch
     except ImportError:
-        line = f"numpy.save('{path.stem}.npy', torch.load('{path.name}').float().numpy())"
-        raise ValueError(
-            f"{path}: reading it needs torch: pip install torch; or convert it where torch is: "
-            f'python -c "import numpy, torch; {line}"'
-        ) from None
+        raise ValueError(f"{path}: {_without_torch(path)}") from None
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise ValueError(f"{path}: {_OBJECTS}") from None
     except Exception as error:
         raise _damaged(path, error) from None
     if isinstance(loaded, dict):
@@ -158,6 +177,17 @@ def _torch_entries(path: Path) -> dict[str, Array]:
             what = f"{name!r} is" if name else "it holds"
             raise ValueError(f"{path}: {what} a {type(value).__name__}, expected a tensor")
     return {name: _of_torch(torch, value) for name, value in named.items()}
+
+
+def _without_torch(path: Path) -> str:
+    """Say how to convert a file without changing a bit: numpy has no bfloat16."""
+    load = f"import numpy, torch; t = torch.load('{path.name}', 'cpu').detach()"
+    save = f"numpy.save('{path.stem}.npy', t.numpy())"
+    bits = "t.view(torch.int16).numpy().view('uint16')"
+    return (
+        "reading it needs torch: pip install torch; or convert a tensor where torch is: "
+        f'python -c "{load}; {save}"; of bfloat16, with {bits} in place of t.numpy()'
+    )
 
 
 def _of_torch(torch: Any, tensor: Any) -> Array:
@@ -180,11 +210,38 @@ def _read_array(file: IO[bytes], size: int) -> Array:
     return array
 
 
+def _check_kind(path: Path) -> None:
+    """Raise ValueError for a file that is empty, of another kind than its name says, or cut short.
+
+    The words of numpy, zipfile and torch for these do not say what the file is.
+    """
+    with path.open("rb") as file:
+        beginning = file.read(_SHOWN)
+    if problem := _not_of_kind(beginning, path.suffix):
+        raise ValueError(f"{path}: {problem}")
+    if beginning.startswith(_ZIP) and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: is cut short: the list at the end of a zip archive is missing")
+
+
+def _not_of_kind(beginning: bytes, ending: str) -> str:
+    """Say what a file is that does not begin as those of this ending; empty if it does."""
+    if not beginning:
+        return "is empty"
+    if beginning.startswith(_BEGINNINGS[ending]):
+        return ""
+    like = next((_LIKE[known] for known in _LIKE if beginning.startswith(known)), "")
+    return f"is not a {ending} file: it begins {like or f'with {beginning!r}'}"
+
+
 def _damaged(path: Path, error: Exception) -> ValueError:
     """Return a one-line error for a file; numpy and zipfile raise many kinds of exceptions."""
     text = str(error).partition("\n")[0] or type(error).__name__
     if isinstance(error, SyntaxError) or " object at 0x" in text:
         text = "its header is not one that numpy writes"
+    if "Object arrays" in text:
+        text = _OBJECTS
+    if text.startswith("EOF"):
+        text = "is cut short in its header"
     if "password required" in text:
         text = "it is encrypted"
     return ValueError(f"{path}: {text}")

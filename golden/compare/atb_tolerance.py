@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from ..data.dtypes import is_float
 from ..data.reduction import REDUCE_OPS
+from ..data.words import unknown
 from ..operators.operator import COMPUTES, MOVES, SCATTERS
 from ..operators.table import OPERATORS as TABLE
 
@@ -111,9 +112,9 @@ def tolerance(text: str, op: str, dtype: str, *, reduce: str = "sum", terms: int
     if not op and text == "atb":
         raise ValueError("--tolerance atb depends on the operator: name it with --op")
     if op not in ("", *OPERATORS):
-        raise ValueError(f"operator {op!r} is unknown; use one of {', '.join(OPERATORS)}")
+        raise unknown("operator", op, OPERATORS)
     if reduce not in REDUCE_OPS:
-        raise ValueError(f"reduction {reduce!r} is unknown; use one of {', '.join(REDUCE_OPS)}")
+        raise unknown("reduction", reduce, REDUCE_OPS)
     if text == "exact":
         return EXACT
     if text == "atb":
@@ -127,7 +128,8 @@ def tolerance(text: str, op: str, dtype: str, *, reduce: str = "sum", terms: int
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ValueError(f"tolerance {text!r} is unknown; use exact, atb, atb-percent or a number")
+        known = ("exact", "atb", "atb-percent")
+        raise unknown("tolerance", text, known, f"{', '.join(known)} or a number")
     return Tolerance(f"|error| <= {number:g} max(1, |expected|)", _at_least_one(number))
 
 

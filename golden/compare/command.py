@@ -13,6 +13,7 @@ from ..cases import Case, case_layout
 from ..data.dtypes import DTYPES, Array, dtype_named
 from ..data.reduction import REDUCE_OPS
 from ..data.shares import packed
+from ..data.words import unknown
 from ..explain.evidence import Diagnosis
 from ..operators.operator import MOVES
 from ..operators.output_layout import OutputLayout, exchange_layout, gather_layout, scatter_layout
@@ -88,12 +89,18 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
     """
     op = options.op or _op_of_case(options.expected)
     if op not in ("", *OPERATORS):
-        raise ValueError(f"operator {op!r} is unknown; use one of {', '.join(OPERATORS)}")
+        raise unknown("operator", op, OPERATORS)
     options.op = op
     if options.plot:
         require_matplotlib(options.plot)
     if options.html and options.html.suffix not in (".html", ".htm"):
         raise ValueError(f"--html {options.html}: a page's file ends in .html")
+    for option, path in (("--plot", options.plot), ("--html", options.html)):
+        # Before the comparison, which takes long for large files.
+        if path and not path.parent.is_dir():
+            raise ValueError(f"{option} {path}: there is no folder {path.parent}")
+        if path and path.is_dir():
+            raise ValueError(f"{option} {path}: is a folder")
     got, dtype = _read(options.got, options.dtype)
     expected, other = _read(options.expected, options.dtype)
     if other != dtype:

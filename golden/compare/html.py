@@ -12,19 +12,29 @@ import numpy.typing as npt
 from ..data.dtypes import Array
 from ..operators.output_layout import Block, OutputLayout
 from .comparison import Comparison
+from .plot import sides
 from .report import shown
 
 _MOST_ROWS = 60
 _SIDE = 64
+_FAINTEST = 0.3
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; color: #222; }
+:root { color-scheme: light dark; --text: #222; --faint: #666; --line: #ddd; --empty: #eef1f4;
+  --good: #1a7f37; --bad: #b3261e; --note: #fff7e0; --back: #fff; }
+@media (prefers-color-scheme: dark) { :root { --text: #ddd; --faint: #999; --line: #444;
+  --empty: #2b2f33; --good: #4cc26a; --bad: #ff6b5f; --note: #3a3218; --back: #17191b; } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; padding: 0 1em; max-width: 60em;
+  color: var(--text); background: var(--back); overflow-wrap: anywhere; }
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
-.equal { color: #1a7f37; } .different { color: #b3261e; }
-.pattern { background: #fff7e0; border-left: 4px solid #e0a800; padding: .6em 1em; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .15em .9em; text-align: right; border-bottom: 1px solid #ddd; }
-svg { background: #eef1f4; margin: .3em 1.5em .3em 0; } .wrong { fill: #b3261e; }
-figure { display: inline-block; margin: 0; } figcaption { font-size: .85em; color: #666; }
+.equal { color: var(--good); } .different { color: var(--bad); }
+.pattern { background: var(--note); border-left: 4px solid #e0a800; padding: .6em 1em; }
+.wide { overflow-x: auto; overflow-wrap: normal; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th, td { padding: .15em .9em; text-align: right; border-bottom: 1px solid var(--line); }
+svg { background: var(--empty); display: block; shape-rendering: crispEdges; }
+.wrong { fill: var(--bad); }
+figure { display: inline-block; vertical-align: top; margin: .3em 1.5em .6em 0; }
+figcaption { font-size: .85em; color: var(--faint); }
 """
 
 
@@ -58,48 +68,77 @@ def html_page(
         lines.append(f"<p class=pattern>Pattern: {escape(result.diagnosis.text)}</p>")
     if any(mask.any() for mask in result.masks):
         lines.append("<h2>Where</h2>")
-        lines += [_picture(m, name) for m, name in zip(result.masks, names, strict=True)]
+        pictures = [_picture(m, name) for m, name in zip(result.masks, names, strict=True)]
+        lines += pictures
+        if any(" opacity=" in picture for picture in pictures):
+            lines.append("<p>The redder a square, the more of its elements are wrong.</p>")
+        blocks = list(_blocks(result, layout, names))
         lines += _table(
-            "Blocks", ("output", "rank", "elements", "wrong"), _blocks(result, layout, names)
+            "Blocks with wrong elements", ("output", "rank", "elements", "wrong"), blocks
         )
+        rows = list(_elements(result, got, expected, names))
+        marked = sum(int(mask.sum()) for mask in result.masks)
+        first = "Elements" if len(rows) == marked else f"The first {len(rows)} of {marked} elements"
         head = ("output", "row", "column", "got", "expected")
-        lines += _table("First elements that differ", head, _elements(result, got, expected, names))
+        lines += _table(f"{first} that differ", head, rows)
     body = "\n".join(lines)
     title = f"<title>collops golden: {word}</title>"
     return (
-        f"<!DOCTYPE html>\n<html lang=en><meta charset=utf-8>{title}\n"
+        f"<!DOCTYPE html>\n<html lang=en><meta charset=utf-8>\n"
+        f"<meta name=viewport content='width=device-width'>{title}\n"
         f"<style>{_STYLE}</style>\n<body>\n{body}\n</body></html>\n"
     )
 
 
-def _table(title: str, head: Sequence[str], rows: Iterator[Sequence[object]]) -> list[str]:
-    cells = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows]
-    if not cells:
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return a table; without its first column if that is empty, as of a file of one tensor."""
+    if not rows:
         return []
-    top = "".join(f"<th>{word}</th>" for word in head)
+    named = int(not any(row[0] for row in rows))
+    top = "".join(f"<th>{word}</th>" for word in head[named:])
+    cells = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row[named:]) for row in rows]
     return [
         f"<h2>{title}</h2>",
-        "<table>",
+        "<div class=wide><table>",
         f"<tr>{top}</tr>",
         *(f"<tr>{c}</tr>" for c in cells),
-        "</table>",
+        "</table></div>",
     ]
 
 
 def _picture(mask: npt.NDArray[np.bool_], name: str) -> str:
-    """Return a small picture of an output: a square is red where an element in it is wrong."""
-    width = max(1, math.prod(mask.shape[1:]))
-    cells = mask.reshape(-1, width) if mask.size else np.zeros((1, 1), np.bool_)
+    """Return a small picture of an output: a square is the redder the more of it is wrong."""
+    cells = _folded(mask)
     rows, columns = (min(n, _SIDE) for n in cells.shape)
-    at = np.argwhere(cells)
-    places = np.unique(at * [rows, columns] // cells.shape, axis=0)
+    edges = [np.arange(n) * size // n for n, size in zip((rows, columns), cells.shape, strict=True)]
+    shares = cells.astype(np.float64)
+    for axis, starts in enumerate(edges):
+        lengths = np.diff([*starts, cells.shape[axis]])
+        shares = np.add.reduceat(shares, starts, axis=axis)
+        shares /= lengths[:, None] if axis == 0 else lengths
     squares = "".join(
-        f"<rect class=wrong x={c} y={r} width=1 height=1 />" for r, c in places.tolist()
+        f"<rect class=wrong x={c} y={r} width=1 height=1{_opacity(float(shares[r, c]))} />"
+        for r, c in np.argwhere(shares).tolist()
     )
     size = f'viewBox="0 0 {columns} {rows}" width={max(40, 4 * columns)} height={max(20, 4 * rows)}'
-    caption = escape(f"{name or 'output'}: {int(mask.sum())} of {mask.size} wrong")
+    folded = f", {cells.shape[1]} in a line" if cells.shape[1] != math.prod(mask.shape[1:]) else ""
+    caption = escape(f"{name or 'output'}: {int(mask.sum())} of {mask.size} wrong{folded}")
     svg = f"<svg {size} preserveAspectRatio=none>{squares}</svg>"
     return f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
+
+
+def _opacity(share: float) -> str:
+    return "" if share == 1 else f" opacity={_FAINTEST + (1 - _FAINTEST) * share:.2f}"
+
+
+def _folded(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return a mask as rows by columns; one long column is folded, as in a plot."""
+    width = max(1, math.prod(mask.shape[1:]))
+    if width == 1 and mask.size > _SIDE:
+        _, width = sides(mask.shape)
+    cells = np.zeros(max(1, -(-mask.size // width)) * width, np.bool_)
+    cells[: mask.size] = mask.reshape(-1)
+    return cells.reshape(-1, width)
 
 
 def _blocks(
@@ -112,7 +151,7 @@ def _blocks(
             wrong = int(mask.reshape(-1)[block.start : block.stop].sum())
             if wrong:
                 place = f"{block.start}..{block.stop - 1}"
-                yield name or "output", block.rank, place, f"{wrong} of {block.count}"
+                yield name, block.rank, place, f"{wrong} of {block.count}"
 
 
 def _elements(
@@ -125,4 +164,4 @@ def _elements(
         left -= wrong.size
         texts = (shown(array.reshape(-1)[wrong], result.dtype) for array in (g, e))
         for at, *both in zip(wrong.tolist(), *texts, strict=True):
-            yield (name or "output", *divmod(at, width), *both)
+            yield (name, *divmod(at, width), *both)

@@ -59,7 +59,7 @@ def error_grid(error: Array, wrong: Array, *, most: int = _MOST_PIXELS) -> npt.N
         [[nan, 3.0], [1.0, nan]]
     """
     shown = np.where(wrong, error, np.nan).reshape(-1)
-    rows, width = _sides(error.shape)
+    rows, width = sides(error.shape)
     padded = np.full(rows * width, np.nan)
     padded[: shown.size] = shown
     grid = padded.reshape(rows, width)
@@ -165,6 +165,19 @@ def require_matplotlib(file: Path) -> None:
         raise NoMatplotlibError(str(file)) from None
 
 
+def sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return rows and columns of a tensor's picture, in which a single column is folded.
+
+    Example:
+        >>> sides((8, 2, 3)), sides((300,))
+        ((8, 6), (18, 17))
+    """
+    size, width = math.prod(shape), math.prod(shape[1:])
+    if width == 1:
+        width = max(1, min(_FOLDED, math.isqrt(size)))
+    return max(1, -(-size // max(1, width))), max(1, width)
+
+
 def _panels(
     got: Sequence[Array],
     expected: Sequence[Array],
@@ -176,14 +189,6 @@ def _panels(
     return [
         (i, error_grid(absolute_error(got[i], expected[i], dtype), masks[i])) for i in sorted(order)
     ]
-
-
-def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return rows and columns of a tensor's picture."""
-    size, width = math.prod(shape), math.prod(shape[1:])
-    if width == 1:
-        width = max(1, min(_FOLDED, math.isqrt(size)))
-    return max(1, -(-size // max(1, width))), max(1, width)
 
 
 def _norm(grids: Sequence[npt.NDArray[np.float64]]) -> Any:
@@ -202,7 +207,7 @@ def _draw(axis: Any, grid: npt.NDArray[np.float64], shape: tuple[int, ...], norm
     from matplotlib import colormaps
     from matplotlib.ticker import MaxNLocator
 
-    rows, width = _sides(shape)
+    rows, width = sides(shape)
     # An error of 0 is a zero of the other sign; it gets the lowest colour.
     shown = np.where(grid == 0, norm.vmin, grid)
     image = axis.imshow(
@@ -271,7 +276,7 @@ def _ticks(low: float, high: float, finite: npt.NDArray[np.float64]) -> dict[flo
 def _ring(axis: Any, mask: npt.NDArray[np.bool_]) -> None:
     """Draw a ring around the first wrong element, which may be smaller than a point."""
     if mask.any():
-        width = _sides(mask.shape)[1]
+        width = sides(mask.shape)[1]
         row, column = divmod(int(np.argmax(mask.reshape(-1))), width)
         style = {"marker": "o", "fillstyle": "none", "clip_on": False, "zorder": 5}
         for color, thick in (("white", 3.5), ("deeppink", 1.8)):
@@ -287,7 +292,7 @@ def _ring(axis: Any, mask: npt.NDArray[np.bool_]) -> None:
 
 def _borders(axis: Any, shape: tuple[int, ...], blocks: Sequence[Any]) -> None:
     """Draw a line around every block, which may begin and end inside a row; right, its rank."""
-    rows, width = _sides(shape)
+    rows, width = sides(shape)
     for position in sorted({edge for block in blocks for edge in (block.start, block.stop)}):
         row, column = divmod(position, width)
         steps = [(0, row + 1), (column, row + 1), (column, row), (width, row)]

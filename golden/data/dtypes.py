@@ -7,12 +7,13 @@ bit for bit, with any NaN equal to any NaN.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from .words import nearest, unknown
 
 Array = npt.NDArray[Any]
 
@@ -61,12 +62,8 @@ def dtype_named(word: str) -> str:
     name = NAME_OF_WORD.get(lower, lower)
     if name not in _STORAGE:
         known = ", ".join("/".join((one, *_WORDS.get(one, ()))) for one in DTYPES)
-        near = [
-            *difflib.get_close_matches(lower, DTYPES, 1),
-            *difflib.get_close_matches(lower, NAME_OF_WORD, 1),
-        ]
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"dtype {word!r} is unknown; use one of {known}{hint}")
+        words = DTYPES if nearest(word, DTYPES) else NAME_OF_WORD
+        raise unknown("dtype", word, words, f"one of {known}")
     return name
 
 
@@ -134,7 +131,7 @@ def storage(name: str) -> np.dtype[Any]:
         ('uint16', 'float32')
     """
     if name not in _STORAGE:
-        raise ValueError(f"dtype {name!r} is unknown; use one of {', '.join(DTYPES)}")
+        raise unknown("dtype", name, DTYPES)
     return np.dtype(_STORAGE[name])
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from .bit_patterns import assemble, extremes, mix, random_bits
 from .dtypes import Array, bits_of, float_format, is_float, rounded, storage
+from .words import unknown
 
 # Number of distinct values of kind "index", a prime: all of them and their negatives are exact.
 _PERIODS = {
@@ -68,7 +69,7 @@ def fill(shape: Sequence[int], dtype: str, rank: int, seed: int = 0, kind: str =
         [[32, 33, 34], [35, 36, 37]]
     """
     if kind not in KINDS:
-        raise ValueError(f"data kind {kind!r} is unknown; use one of {', '.join(KINDS)}")
+        raise unknown("data kind", kind, KINDS)
     carrier = storage(dtype)
     positions: npt.NDArray[np.uint64] = np.arange(math.prod(shape), dtype=np.uint64)
     if dtype == "bool":

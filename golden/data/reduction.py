@@ -19,6 +19,7 @@ from .dtypes import (
     to_float32,
 )
 from .leaves import tree_sum
+from .words import unknown
 
 BITWISE_OPS = ("band", "bor", "bxor")
 REDUCE_OPS = ("sum", "max", "min", "prod", "avg", *BITWISE_OPS)
@@ -106,7 +107,7 @@ def check_reduction(op: str, dtype: str) -> None:
         ValueError: op 'mean' is unknown; use one of sum, max, min, prod, avg, band, bor, bxor
     """
     if op not in REDUCE_OPS:
-        raise ValueError(f"op {op!r} is unknown; use one of {', '.join(REDUCE_OPS)}")
+        raise unknown("op", op, REDUCE_OPS)
     if dtype not in REDUCE_DTYPES:
         raise ValueError(f"dtype {dtype!r} has no reduction; use one of {', '.join(REDUCE_DTYPES)}")
     if not has_reduction(op, dtype):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate, count, islice, pairwise
 
+from .words import unknown
+
 
 def shares(name: str, rank_size: int, unit: int) -> list[int]:
     """Return one count per rank, in multiples of `unit` (elements or rows).
@@ -33,7 +35,7 @@ def shares(name: str, rank_size: int, unit: int) -> list[int]:
         ([30, 50], [0, 2, 0, 6], [11, 13, 17])
     """
     if name not in _SHARES:
-        raise ValueError(f"shares {name!r} is unknown; use one of {', '.join(SHARES)}")
+        raise unknown("shares", name, SHARES)
     if rank_size < 1 or unit < 1:
         raise ValueError(f"rank_size and unit must be >= 1, got {rank_size} and {unit}")
     return _SHARES[name](rank_size, unit)

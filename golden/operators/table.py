@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from ..data.words import unknown
 from .all_gather import ALL_GATHER
 from .all_gather_v import ALL_GATHER_V
 from .all_reduce import ALL_REDUCE
@@ -46,7 +45,5 @@ def operator_of(name: str) -> Operator:
         True
     """
     if name not in OPERATORS:
-        near = difflib.get_close_matches(name.lower(), OPERATORS, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"operator {name!r} is unknown; use one of {', '.join(OPERATORS)}{hint}")
+        raise unknown("operator", name, OPERATORS)
     return OPERATORS[name]

@@ -46,7 +46,7 @@ def test_nothing_is_unpickled(tmp_path: Path, ending: str) -> None:
         np.save(path, content)
     else:
         np.savez(path, a=content)
-    with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
+    with pytest.raises(ValueError, match="holds Python objects, which are not read"):
         read_outputs(path)
     path.write_bytes(pickle.dumps(Bomb(mark)))
     with pytest.raises(ValueError, match=str(path)):
@@ -58,16 +58,47 @@ def test_nothing_is_unpickled(tmp_path: Path, ending: str) -> None:
     ("name", "content", "message"),
     [
         ("x.txt", b"", "a tensor's file ends in .bin or .npy"),
-        ("x.npy", b"", "x.npy: "),
-        ("x.npy", b"no array at all", "x.npy: "),
-        ("x.npz", b"no archive", "x.npz: "),
+        ("x.bin", b"", "is empty"),
+        ("x.npy", b"", "is empty"),
+        ("x.npz", b"", "is empty"),
+        ("x.pt", b"", "is empty"),
+        ("x.npy", b'{"a": 1}\n', "is not a .npy file: it begins with b'{\"a\": 1}\\n'"),
+        ("x.npy", b"PK\x03\x04-", "is not a .npy file: it begins like a .npz or .pt"),
+        ("x.npy", b"\x93NUMPY\x01\x00v\x00{", "is cut short in its header"),
+        ("x.npz", b"no archive", "is not a .npz file: it begins with b'no archive'"),
+        ("x.npz", b"\x93NUMPY\x01\x00", "is not a .npz file: it begins like a .npy"),
+        (
+            "x.npz",
+            b"PK\x03\x04-\x00\x00",
+            "is cut short: the list at the end of a zip archive is mi",
+        ),
+        (
+            "x.pt",
+            b"PK\x03\x04-\x00\x00",
+            "is cut short: the list at the end of a zip archive is mis",
+        ),
+        ("x.pt", b"no tensors", "is not a .pt file: it begins with b'no tensors'"),
     ],
 )
 def test_damaged_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError) as caught:
         read_outputs(tmp_path / name)
-    assert message in str(caught.value)
+    assert f"{name}: {message}" in str(caught.value)
+
+
+def test_an_entry_of_another_kind_is_named(tmp_path: Path) -> None:
+    archive(tmp_path / "x.npz", b"hello")
+    with pytest.raises(ValueError, match=r"x.npz: entry a.npy is not a .npy file: it begins with"):
+        read_outputs(tmp_path / "x.npz")
+
+
+def test_a_pt_of_objects_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "x.pt").write_bytes(pickle.dumps({"a": Bomb(tmp_path / "mark")}))
+    with pytest.raises(ValueError, match=r"x.pt: holds Python objects, which are not read: save"):
+        read_outputs(tmp_path / "x.pt")
+    assert not (tmp_path / "mark").exists()
 
 
 def header(shape: str, descr: str = "'|i1'") -> bytes:

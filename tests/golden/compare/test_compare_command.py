@@ -168,11 +168,17 @@ def test_a_picture_without_matplotlib(
         ("right.bin half.npy", "right.bin holds bfloat16, "),
         ("right.bin right.npy --tolerance atb", "--tolerance atb depends on the operator: name it"),
         ("right.bin right.npy --html page.txt", "--html page.txt: a page's file ends in .html"),
+        ("gone.bin right.npy --html no/page.html", "--html no/page.html: there is no folder no"),
+        ("gone.bin right.npy --plot no/x.png", "--plot no/x.png: there is no folder no"),
+        ("gone.bin right.npy --html folder.html", "--html folder.html: is a folder"),
         ("right.bin gone.pt", "gone.pt: No such file or directory"),
         ("right.bin right.npy --op gather --dtype bf16", "operator 'gather' is unknown; use one"),
         ("right.bin half.npy --op broadcast --dtype bf16", "holds float16, --dtype says bfloat16"),
         ("right.bin right.npy --op broadcast --dtype bf16 --tolerance x", "tolerance 'x' is unkno"),
         ("right.bin right.npy --op all_reduce --dtype bf16 --reduce x", "reduction 'x' is unknown"),
+        ("right.bin right.npy --op brodcast", "; did you mean 'broadcast'?"),
+        ("right.bin right.npy --op broadcast --tolerance abt", "or a number; did you mean 'atb'?"),
+        ("right.bin right.npy --reduce summ", "bor, bxor; did you mean 'sum'?"),
         ("right.bin right.npy --op broadcast --dtype bf16 --counts 1,x", "--counts are whole num"),
         ("right.bin right.npy --op broadcast --dtype bf16 --counts 80,1", "--counts make 81 elem"),
         ("right.bin right.npy --op broadcast --dtype bf16 --counts 40,39", "give every rank's"),
@@ -193,8 +199,14 @@ def test_a_picture_without_matplotlib(
     ],
 )
 def test_wrong_requests_are_one_line(
-    tensors: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
+    tensors: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
 ) -> None:
+    monkeypatch.chdir(tensors)
+    (tensors / "folder.html").mkdir()
     (tensors / "damaged.bin").write_bytes(b"dtype=27\n")
     write_bin(tensors / "nz.bin", np.zeros((16, 5), np.uint16), form="fractal_nz")
     np.savez(tensors / "two.npz", a=np.zeros(2, np.uint16), b=np.zeros(2, np.uint16))
@@ -293,10 +305,15 @@ def test_without_torch_the_message_converts(
     tensors: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    (tensors / "one.pt").touch()
+    (tensors / "one.pt").write_bytes(b"\x80\x02")
     _, err = run(capsys, tensors / "one.pt", tensors / "right.bin", status=2)
-    assert "one.pt: reading it needs torch: pip install torch; or convert it where torch is" in err
-    assert "numpy.save('one.npy', torch.load('one.pt').float().numpy())" in err
+    assert (
+        "one.pt: reading it needs torch: pip install torch; or convert a tensor where torch is: "
+        in err
+    )
+    assert "t = torch.load('one.pt', 'cpu').detach(); numpy.save('one.npy', t.numpy())" in err
+    # numpy has no bfloat16; float() would compare other bits.
+    assert "; of bfloat16, with t.view(torch.int16).numpy().view('uint16') in place of" in err
 
 
 def test_a_page(tensors: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,5 +328,31 @@ def test_a_page(tensors: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "<td>-214.0</td><td>-254.0</td>" in text
     assert text.count("<rect class=wrong") == 80
     assert "http" not in text
+    assert "The redder" not in text
+    assert "The first 60 of 80 elements that differ" in text
+    # A file of one tensor has no name to show in each row.
+    assert "<tr><th>row</th><th>column</th><th>got</th><th>expected</th></tr>" in text
     run(capsys, tensors / "right.npy", tensors / "right.bin", "--html", page, status=0)
     assert "<h1 class=equal>Equal</h1>" in page.read_text()
+
+
+def test_a_page_of_a_long_column_is_folded_and_shows_how_much_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = np.arange(64 * 128, dtype=np.int32)
+    wrong = right.copy()
+    wrong[: 2 * 64 : 2] += 1  # every second element of the first two lines of the picture
+    np.save(tmp_path / "a.npy", wrong)
+    np.save(tmp_path / "b.npy", right)
+    page = tmp_path / "page.html"
+    run(capsys, tmp_path / "a.npy", tmp_path / "b.npy", "--html", page, status=1)
+    text = page.read_text()
+    assert "output: 64 of 8192 wrong, 64 in a line" in text
+    assert text.count("<rect class=wrong") == 32
+    assert "<rect class=wrong x=2 y=0 width=1 height=1 />" in text
+    wrong[64] -= 1
+    np.save(tmp_path / "a.npy", wrong)
+    run(capsys, tmp_path / "a.npy", tmp_path / "b.npy", "--html", page, status=1)
+    text = page.read_text()
+    assert "<rect class=wrong x=0 y=0 width=1 height=1 opacity=0.65 />" in text
+    assert "The redder a square, the more of its elements are wrong." in text
