@@ -33,7 +33,7 @@ from collops.bench.operator import Row
 from collops.bench.peers.mpi_launcher import Mpi, find_mpis
 from collops.bench.plot import require_matplotlib
 from collops.launch.programs import Programs, answers
-from collops.terminal.arguments import Parser, count, status_of_command, whole_number
+from collops.terminal.arguments import Parser, count, status_of_command, whole_number, words
 
 # The checkout that this is run in; else the one that this module is in.
 _FOLDERS = (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[3])
@@ -68,6 +68,11 @@ _DROPPED = (
 _BUILD_S, _LAUNCH_S, _ASK_S = 1800, 600.0, 30
 _LOOK_S = 1.0  # rarely, because a look takes time from the ranks
 _LAST_LINES = 5
+# The operators of bench/measure.cpp.
+OPERATORS = (
+    *("all_gather_v", "reduce_scatter_v", "all_reduce", "broadcast"),
+    *("all_to_all_v", "send_recv", "send"),
+)
 _CALLS = "all_gather_v:f32,reduce_scatter_v:f32,reduce_scatter_v:bf16,all_reduce:f32"
 _CALLS += ",broadcast:f32,all_to_all_v:f32,send_recv:f32"
 _SIZES, _SHARES, _ROUNDS = "64,1k,16k,256k,4m,64m", "3:5,1:2:3:4", 3
@@ -333,10 +338,17 @@ def parser() -> Parser:
         metavar="PREFIX",
         help="an MPI installed with bin/mpiexec in PREFIX; repeatable (those on PATH)",
     )
-    add("--settings", metavar="LIST", default="", help="settings of MPIs, as heap,tuned (all)")
+    of_mpis = {name: None for settings in SETTINGS.values() for name in settings}
+    add(
+        "--settings",
+        metavar="LIST",
+        type=lambda text: words(text, list(of_mpis)),
+        default=(),
+        help=f"settings of MPIs, some of {','.join(of_mpis)} (all)",
+    )
     add("--collops", type=Path, metavar="PREFIX", help="use the collops installed in PREFIX")
     add("--before", type=Path, metavar="PREFIX", help="compare with the collops in PREFIX, too")
-    add("--calls", metavar="LIST", default=_CALLS, help=f"OPERATOR:TYPE ({_CALLS})")
+    add("--calls", metavar="LIST", type=_calls, default=_CALLS, help=f"OPERATOR:TYPE ({_CALLS})")
     add("--sizes", metavar="LIST", default=_SIZES, help=f"bytes of the whole vector ({_SIZES})")
     add("--skew", metavar="LIST", default=_SHARES, help=f"shares of the ranks ({_SHARES})")
     add("--iterations", metavar="N", type=whole_number(0), default=0, help="of a point (0: usual)")
@@ -351,6 +363,13 @@ def parser() -> Parser:
     return made
 
 
+def _calls(text: str) -> str:
+    """The calls of a list, whose operators are known before anything is built."""
+    for call in text.split(","):
+        words(call.partition(":")[0], OPERATORS)
+    return text
+
+
 def build(options: argparse.Namespace) -> list[Peer]:
     """The programs that can be built; says which cannot, and why."""
     own = build_collops(options.folder, options.collops)
@@ -363,8 +382,7 @@ def build(options: argparse.Namespace) -> list[Peer]:
         say("missing: an MPI: none on PATH; pass --mpi with the folder that contains bin/mpiexec")
     for number, mpi in enumerate(mpis, 1):
         try:
-            settings = [*filter(None, options.settings.split(","))]
-            peers += build_mpi(mpi, options.folder / f"mpi-{number}", settings)
+            peers += build_mpi(mpi, options.folder / f"mpi-{number}", options.settings)
         except NotBuiltError as problem:
             say(f"missing: {problem}")
     return peers

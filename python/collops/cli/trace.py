@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
 from collops.bench.plot import require_matplotlib
 from collops.errors import ArgumentError, ErrorCode, raise_status
-from collops.terminal.arguments import Parser, seconds
+from collops.terminal.arguments import Parser, count
 from collops.trace.merge import (
     MergedTrace,
     between,
@@ -41,7 +42,7 @@ def parser() -> Parser:
         "summary", help="list the calls whose last rank entered longest after the first"
     )
     late.add_argument("files", nargs="+", help="the files of a run, or a merged file")
-    late.add_argument("--top", type=int, default=10, help="number of calls (default: 10)")
+    late.add_argument("--top", type=count, default=10, help="number of calls (default: 10)")
     return parser
 
 
@@ -49,8 +50,6 @@ def main(arguments: Sequence[str]) -> int:
     """Merges traces or summarises them; 2 where the arguments or the files are wrong."""
     options = parser().parse_args(arguments)
     if options.word == "summary":
-        if options.top < 1:
-            parser().error(f"--top must be at least 1, got {options.top}")
         print(summary(_read(options.files), options.top))
         return 0
     if options.plot is not None:
@@ -66,7 +65,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _moment(text: str) -> float:
-    return 0.0 if text in ("0", "0.0") else seconds(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ArgumentTypeError(f"must be a number of seconds, 0 or more, got {text!r}")
+    return value
 
 
 def _read(files: Sequence[str]) -> MergedTrace:

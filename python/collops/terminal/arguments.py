@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from collops.errors import Error, nearest, without_code
 
+_LETTERS = 3  # of a word that begins another
+
 
 def seconds(text: str) -> float:
     """A number of seconds above 0."""
@@ -157,7 +159,11 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Asks for the known word that a misspelt one is most like; "" if none is."""
+    """Asks for the known word that a misspelt one is most like, or begins; "" if none is."""
     bare = {one.lstrip("-"): one for one in known}  # dashes are alike in all options
-    near = nearest(word.lower().lstrip("-"), bare)
+    start = word.lower().lstrip("-")
+    near = nearest(start, bare)
+    if not near and len(start) >= _LETTERS:
+        begun = [one for one in bare if one.startswith(start)]
+        near = begun[0] if len(begun) == 1 else ""
     return f"did you mean {bare[near]!r}?" if near else ""

@@ -18,7 +18,6 @@ from collops.bench import programs, runs
 from patience import patience
 
 ROOT = Path(__file__).resolve().parents[3]
-OPERATORS = "all_gather_v reduce_scatter_v all_reduce broadcast all_to_all_v send_recv send".split()
 WAYS = ("plain", "window", "started", "beside")
 CPP = [sys.executable, "-m", "collops", "bench", "cpp"]
 LIMIT_S = patience(60)
@@ -37,7 +36,7 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", programs.OPERATORS)
 def test_each_call_is_measured_and_right(program: Path, operator: str) -> None:
     shares, ways = "1:2:3", WAYS[: 2 if "send" in operator else 4]
     for dtype in ("f32", "bf16"):

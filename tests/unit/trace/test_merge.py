@@ -211,7 +211,9 @@ def test_a_range_is_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     [
         ("--from 1", "collops trace: no call from 1 s to inf s: the last one ends at 0.002003 s"),
         ("--from 2 --to 1", "collops trace: --to must be above --from, got 2 and 1"),
-        ("--from x", "argument --from: must be a number of seconds above 0, got 'x'"),
+        ("--from x", "argument --from: must be a number of seconds, 0 or more, got 'x'"),
+        ("--from -1", "argument --from: must be a number of seconds, 0 or more, got '-1'"),
+        ("--to 0", "collops trace: --to must be above --from, got 0 and 0"),
     ],
 )
 def test_a_range_without_calls_is_refused(given: str, why: str, tmp_path: Path) -> None:
