@@ -27,6 +27,8 @@ class RankSet {
   // `other`: of the same group.
   bool operator==(const RankSet& other) const { return has_ == other.has_; }
   bool operator!=(const RankSet& other) const { return has_ != other.has_; }
+  // Ranks of the group.
+  int size() const { return static_cast<int>(has_.size()); }
   int count() const { return static_cast<int>(std::count(has_.begin(), has_.end(), true)); }
   // Whether the set holds all ranks of the group.
   bool all() const {

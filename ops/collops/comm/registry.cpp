@@ -160,7 +160,10 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
 
 Status Registry::Get(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const Backend* backend = nullptr;
-  COLLOPS_RETURN_IF_ERROR(FindRunnable(spec.backend, &backend));
+  const Status runnable = FindRunnable(spec.backend, &backend);
+  const bool is_missing = backend != nullptr && !runnable.ok();
+  if (is_missing && backend->decline != nullptr) backend->decline(spec, runnable);
+  COLLOPS_RETURN_IF_ERROR(runnable);
   COLLOPS_RETURN_IF_ERROR(kernels::CheckIsa());
   std::unique_lock<std::mutex> lock(mutex_);
   // Destroyed before the new one is made, which may need the same address, and without the lock.

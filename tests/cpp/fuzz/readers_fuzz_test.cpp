@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "collops/comm/control/first_contact/handshake.h"
-#include "collops/comm/control/first_contact/job_port.h"
 #include "collops/comm/control/first_contact/local_meeting.h"
 #include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/control/first_contact/port_messages.h"
 #include "collops/comm/control/hosts/watcher.h"
 #include "collops/comm/placement/rank_table.h"
 #include "collops/operators/params.h"
@@ -28,6 +28,7 @@ using control::Hello;
 using control::JobSecret;
 using control::MessageKind;
 using control::PortMessage;
+using control::PortNews;
 using control::Proof;
 using control::Row;
 using control::StatusKind;
@@ -60,6 +61,18 @@ std::string SaidAgain(const std::string& bytes) {
   return TextOf(said.frame());
 }
 
+std::string NewsAgain(const std::string& bytes) {
+  PortNews news;
+  if (!PortNews::Read(FrameOf(bytes), &news)) return "";
+  EXPECT_TRUE(news.rank >= -1 && news.rank < control::kMaxGroupRanks);
+  EXPECT_TRUE(news.turned_away.size() <= PortNews::kMostTexts);
+  const std::string again = TextOf(news.frame());
+  for (const std::string& text : news.turned_away) {
+    EXPECT_TRUE(text.size() <= PortNews::kMostTextBytes && text.find('\n') == std::string::npos);
+  }
+  return again;
+}
+
 std::string RowAgain(const std::string& bytes) {
   const Frame frame = FrameOf(bytes);
   FieldReader fields(frame);
@@ -81,6 +94,11 @@ bool ReadFrame(const std::string& input) {
       again = SaidAgain(bytes);
       // A reason's code is brought into range, and the text of no reason is dropped.
       EXPECT_TRUE(again.size() <= bytes.size());
+      return !again.empty();
+    case 'n':
+      again = NewsAgain(bytes);
+      // Letters that no message may have become others.
+      EXPECT_TRUE(again.empty() || again.size() == bytes.size());
       return !again.empty();
     case 'r':
       again = RowAgain(bytes);

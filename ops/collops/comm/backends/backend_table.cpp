@@ -21,7 +21,7 @@ const std::vector<Backend>& BackendTable() {
        "cuda", "", "", nullptr, cuda_peers::ShownFacts},
       {"shm", shm::Available, shm::Create, shm::SegmentBytes},
       {"ucx", ucx::Available, ucx::Create, ucx::SharedBytes, nullptr, nullptr, "cpu", "", "libucx",
-       ucx::SetWheelFolder, ucx::ShownFacts, ucx::Predict},
+       ucx::SetWheelFolder, ucx::ShownFacts, ucx::Predict, nullptr, ucx::Decline},
   };
   return *table;
 }

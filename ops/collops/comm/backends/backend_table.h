@@ -37,6 +37,8 @@ struct Backend {
   Status (*predict)(const CallToPredict& call, Prediction* prediction) = nullptr;
   // The chip that this machine has, where the engine's rules for rank tables differ by it.
   std::string (*soc)() = nullptr;
+  // Where it is not available: tells the ranks of other hosts why this one does not come.
+  void (*decline)(const control::GroupSpec& spec, const Status& reason) = nullptr;
 };
 
 // In the order in which messages list them.

@@ -87,7 +87,7 @@ Status MakeMeeting(const GroupSpec& spec, const std::shared_ptr<const RankTable>
     return Ok();
   }
   COLLOPS_RETURN_IF_ERROR(CheckAcrossHosts(job));
-  return HostsMeeting::Create(spec, job, place, segment.bytes, meeting);
+  return HostsMeeting::Create(spec, job, place, table, segment.bytes, meeting);
 }
 
 }  // namespace
@@ -112,6 +112,14 @@ Status Control::Create(const GroupSpec& spec, const SegmentShape& of_backend,
   }
   *control = std::make_shared<Control>(spec, std::move(meeting));
   return Ok();
+}
+
+void Control::Decline(const GroupSpec& spec, const Status& reason) {
+  constexpr double kPatienceS = 10;
+  if (spec.table != nullptr && !spec.table->completed) return;
+  std::unique_ptr<Meeting> meeting;
+  const Status made = MakeMeeting(spec, spec.table, SegmentOf(spec, 0), Reach::kHosts, &meeting);
+  if (made.ok()) meeting->Decline(reason, std::min(spec.timeout_s, kPatienceS));
 }
 
 Control::Control(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& of_backend,

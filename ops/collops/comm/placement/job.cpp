@@ -230,12 +230,13 @@ Status FromAncestor(JobIdentity* identity) {
 
 // Before a job's name that COLLOPS_JOB_ID gives.
 constexpr const char* kNamed = "job/";
+constexpr const char* kOfTable = "rank-table/";
 
 // Whether COLLOPS_JOB_ID is the name that others have of their launcher or table. Nobody gives such
 // a name to another job by chance.
 bool IsWholeName(const std::string& name) {
-  constexpr const char* kPrefixes[] = {"torchrun/",   "pmix/",     "slurm/",
-                                       "rank-table/", "ancestor/", "family/"};
+  constexpr const char* kPrefixes[] = {"torchrun/", "pmix/",     "slurm/",
+                                       kOfTable,    "ancestor/", "family/"};
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                      [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
 }
@@ -290,7 +291,7 @@ Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest) {
     return Ok();
   }
   if (!table_digest.empty()) {
-    *identity = {"rank-table/" + table_digest, "the rank table's content"};
+    *identity = {kOfTable + table_digest, "the rank table's content"};
     return Ok();
   }
   if (IsSet("PMI_RANK")) return FromAncestor(identity);
@@ -318,6 +319,10 @@ Status FindMeetingPlace(bool threads, const std::string& job_id, const std::stri
 
 std::string NameForOthers(const JobIdentity& job) {
   return job.id.rfind(kNamed, 0) == 0 ? job.id.substr(std::string(kNamed).size()) : job.id;
+}
+
+bool IsNamedByTable(const std::string& job_id) {
+  return job_id.rfind(kOfTable, 0) == 0;
 }
 
 std::string DescribeJob(const JobIdentity& job) {

@@ -47,6 +47,9 @@ Status FindMeetingPlace(bool threads, const std::string& job_id, const std::stri
 // ranks have agreed on, nor of threads.
 std::string NameForOthers(const JobIdentity& job);
 
+// Whether the content of a rank table names it: ranks with another one are of another job.
+bool IsNamedByTable(const std::string& job_id);
+
 // "job family/2443, from multiprocessing; set COLLOPS_JOB_ID to meet other processes"
 std::string DescribeJob(const JobIdentity& job);
 

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace loopback;
+using collops::Concat;
 using collops::ERROR_RANK_MISMATCH;
 using collops::ERROR_UNSUPPORTED;
 using collops::control::Claim;
@@ -126,6 +127,57 @@ TEST(AWrongKeyAndAnotherJobAreRefusedAndTold) {
                 "belongs to another job");
 }
 
+// Without a key: the table's content names the job.
+TEST(AnotherRankTableIsToldFromAnotherJob) {
+  const auto listener = OpenListener({"rank-table/1234", ""});
+  const auto refusal = [&](const JobSecret& secret) {
+    std::vector<Proven> proven;
+    HandshakeClient application(Connection(listener->address()), &secret, kClaim);
+    EXPECT_TRUE(Meet(listener.get(), &application, &proven) == Proof::kRefused);
+    return application.refusal().message();
+  };
+  EXPECT_CONTAINS(refusal({"rank-table/5678", ""}),
+                  "refused this rank: it has another rank table than the ranks that listen here: "
+                  "copy one table to all hosts");
+  EXPECT_CONTAINS(refusal({"slurm/7/0", ""}), "it belongs to another job");
+  const std::string who =
+      Concat("127.0.0.1, which says it is rank 3 on ", collops::control::HostName(), " and ");
+  ASSERT_EQ(listener->turned_away().size(), 2);
+  EXPECT_EQ(listener->turned_away()[0], who + "has another rank table");
+  EXPECT_EQ(listener->turned_away()[1], who + "belongs to another job");
+}
+
+// Whatever it sends, and however often it comes: one line without its letters, four in all.
+TEST(WhatAStrangerSaysIsNotRepeated) {
+  const auto listener = OpenListener(kSecret);
+  const auto say = [&](const FieldWriter& hello) {
+    Connection stranger(listener->address());
+    EXPECT_TRUE(stranger.Send(hello.frame()));
+    static_cast<void>(Hear(listener.get(), &stranger));
+  };
+  const auto hello = [](int rank, const std::string& host) {
+    FieldWriter fields = Head(kProtocolVersion, 1);
+    fields.Text(std::string(32, 'j')).Number(0).Text(std::string(32, 'n')).Text("dp").Text("find");
+    return fields.Number(static_cast<uint64_t>(rank)).Number(8).Text(host);
+  };
+  say(hello(1, "node\n\x1b[31m7"));
+  say(hello(1, "node\n\x1b[31m7"));
+  ASSERT_EQ(listener->turned_away().size(), 1);
+  EXPECT_EQ(listener->turned_away()[0],
+            "127.0.0.1, which says it is rank 1 on node??[31m7 and belongs to another job");
+  say(hello(1, std::string(65, 'x')));
+  EXPECT_EQ(listener->turned_away()[1], "127.0.0.1, which is not a rank of collops");
+  for (int rank = 2; rank < 8; ++rank) say(hello(rank, ""));
+  EXPECT_EQ(listener->turned_away().size(), JobListener::kMostTurnedAway);
+  EXPECT_EQ(listener->turned_away().back(),
+            "127.0.0.1, which says it is rank 7 and belongs to another job");
+  // One that only looks whether the port is there.
+  Stranger(listener->address()).Reset();
+  std::vector<Proven> proven;
+  for (int i = 0; i < 10; ++i) static_cast<void>(listener->Next(&proven));
+  EXPECT_CONTAINS(listener->turned_away().back(), "rank 7");
+}
+
 TEST(AnotherVersionIsToldToBoth) {
   const auto listener = OpenListener(kSecret);
   Connection newer(listener->address());
@@ -137,7 +189,7 @@ TEST(AnotherVersionIsToldToBoth) {
   EXPECT_EQ(refusal.Number(), 5);
   EXPECT_TRUE(refusal.Number() == ERROR_UNSUPPORTED);
   EXPECT_CONTAINS(refusal.Text(512), "install one version of collops on all hosts");
-  EXPECT_CONTAINS(listener->last_refusal().message(), "speaks version 4 of the protocol");
+  EXPECT_CONTAINS(listener->last_refusal().message(), "speaks version 5 of the protocol");
   ExpectOpen(listener.get());
 
   Listener other_version = ListenAt("127.0.0.1");
@@ -154,7 +206,7 @@ TEST(AnotherVersionIsToldToBoth) {
 // Everything that the proof covers, changed on the way by one who does not know the key.
 TEST(AProofCannotBeUsedForAnythingElse) {
   const auto listener = OpenListener(kSecret);
-  for (int changed = 0; changed < 4; ++changed) {
+  for (int changed = 0; changed < 5; ++changed) {
     // A sound rank connects to the one in the middle, who speaks to the listener in its name.
     Listener middle = ListenAt("127.0.0.1");
     HandshakeClient rank(Connection(middle.address()), &kSecret, kClaim);
@@ -170,9 +222,11 @@ TEST(AProofCannotBeUsedForAnythingElse) {
     for (int i = 0; i < 3; ++i) hello.Number();
     const std::string job = hello.Text(32);
     FieldWriter forged = Head(kProtocolVersion, 1);
-    forged.Text(job).Text(hello.Text(32)).Text(changed == 0 ? "other" : "dp");
+    forged.Text(job).Number(hello.Number());
+    forged.Text(hello.Text(32)).Text(changed == 0 ? "other" : "dp");
     forged.Text(changed == 1 ? "hosts" : "ranks").Number(changed == 2 ? 4 : 3);
     forged.Number(changed == 3 ? 9 : 8);
+    forged.Text(changed == 4 ? "elsewhere" : collops::control::HostName());
     Connection to_door(listener->address());
     EXPECT_TRUE(to_door.Send(forged.frame()));
     EXPECT_TRUE(to_rank.Send(Hear(listener.get(), &to_door)));

@@ -155,7 +155,8 @@ TEST(ARankThatLeavesTellsTheOthers) {
     const double took = SecondsOf([&] {
       const Status status = Meet(SpecOf(domain, rank, 3, port, false));
       EXPECT_EQ(status.code(), ERROR_PEER_LOST);
-      EXPECT_CONTAINS(status.message(), Concat("rank ", leaver, " (pid ", getpid(), ") left"));
+      EXPECT_CONTAINS(status.message(), Concat("rank ", leaver, " (pid ", getpid(), " on ",
+                                               control::HostName(), ", 127.0.0.1) left"));
       EXPECT_CONTAINS(status.message(), "it closed its communicator");
     });
     EXPECT_TRUE(took < check::Patience(5));
@@ -174,6 +175,47 @@ TEST(ARankThatLeavesTellsTheOthers) {
       SecondsOf([&] {
         Rendezvous::Create(SpecOf("e", 1, 3, port, false))->Leave(Error(ERROR_ABORTED, "x"));
       }) < 0.9);
+}
+
+// As one does that finds no library: the port may open later, and is held for those to come.
+TEST(ARankThatCannotComeWaitsUntilItIsHeard) {
+  for (const int leaver : {0, 1}) {
+    const int port = FreePort();
+    std::thread gone([&] {
+      Rendezvous::Create(SpecOf("o", leaver, 2, port, leaver == 0))
+          ->Leave(Error(ERROR_UNSUPPORTED, "no library"), check::Patience(20));
+    });
+    usleep(500000);
+    const Status status = Meet(SpecOf("o", 1 - leaver, 2, port, leaver == 1));
+    EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
+    EXPECT_CONTAINS(status.message(), "no library");
+    gone.join();
+  }
+}
+
+// Also where rank 0 of the domain is not there.
+TEST(WhoWaitsAtThePortLearnsWhomItHasTurnedAway) {
+  const int port = FreePort();
+  std::shared_ptr<JobPort> held;
+  bool taken = false;
+  EXPECT_EQ(JobPort::Share(At("127.0.0.1", port), kSecret, &held, &taken).message(), "");
+  const auto turn_away = [&](int rank) {
+    RendezvousSpec stranger = SpecOf("p", rank, 4, port, false);
+    stranger.secret.key = "another key";
+    EXPECT_CONTAINS(Meet(stranger).message(), "it has another key");
+  };
+  turn_away(2);
+  std::thread waits([&] {
+    const Status status = Meet(SpecOf("p", 1, 4, port, false), check::Patience(3));
+    EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+    for (const int rank : {2, 3}) {
+      EXPECT_CONTAINS(status.message(), Concat("127.0.0.1, which says it is rank ", rank, " on ",
+                                               control::HostName(), " and has another key"));
+    }
+  });
+  usleep(1000000);
+  turn_away(3);
+  waits.join();
 }
 
 // All have made the domain once before, without meeting.

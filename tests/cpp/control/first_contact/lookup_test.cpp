@@ -1,5 +1,5 @@
 // Names of hosts: their lookup does not hold up first contact beyond its deadline.
-#include "collops/comm/control/first_contact/job_port.h"
+#include "collops/comm/control/first_contact/port_contact.h"
 
 #include <dlfcn.h>
 #include <netdb.h>

@@ -120,4 +120,14 @@ class ByHand {
   std::optional<HandshakeClient> client_;
 };
 
+// Asks at the job's port where rank 0 is, and does not go there.
+inline void AskAndEnd(const RendezvousSpec& spec) {
+  collops::control::PortContact contact(&spec, "find");
+  std::optional<PortMessage> answer;
+  Await([&] {
+    EXPECT_EQ(contact.Ask(nullptr, &answer).message(), "");
+    return answer && answer->port != 0;
+  });
+}
+
 }  // namespace loopback

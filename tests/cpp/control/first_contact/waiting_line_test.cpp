@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "control/first_contact/ranks_that_meet.h"
 #include "ranks.h"
 
 namespace {
@@ -75,6 +76,63 @@ TEST(AfterTenSecondsAWaitingRankSaysForWhomOnce) {
   EXPECT_CONTAINS(of_headless.Text(), "rank 1: waiting for rank 0 of 2 (job ");
   EXPECT_CONTAINS(of_silent.Text(), "rank 1: waiting for rank 0 of 2, pid " +
                                         std::to_string(passive) + ", which has made no call (job ");
+}
+
+// On several hosts: rank 0, a rank that speaks for its host, and one that follows it. Rank 3 has
+// another key, and rank 4 asks where rank 0 is, and ends.
+TEST(AfterTenSecondsEachRankSaysWhatRank0KnowsOfTheMissing) {
+  const int port = loopback::FreePort();
+  const auto spec_of = [port](int rank) {
+    loopback::RendezvousSpec spec = loopback::SpecOf(rank, 5, port);
+    spec.comm_domain = "dp";
+    spec.job = "job X, from Y";
+    spec.hosts = {"node1, 127.0.0.1", "node1, 127.0.0.1", "node1, 127.0.0.1", "node2", "node2"};
+    return spec;
+  };
+  const SavedErrors errors[3];
+  std::string known =
+      "; the rank table places ranks 3, 4 on node2; turned away: 127.0.0.1, which "
+      "says it is rank 3 on " +
+      collops::control::HostName() + " and has another key; rank 4 (on " +
+      collops::control::HostName() + ", 127.0.0.1) asked at the job's port, and did not come";
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      errors[rank].Begin();
+      const Status status = loopback::Meet(spec_of(rank), check::Patience(12));
+      EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+      EXPECT_CONTAINS(status.message(), "ranks 3, 4 of 5 did not connect within");
+      EXPECT_CONTAINS(status.message(), known);
+    }));
+  }
+  loopback::RendezvousSpec stranger = spec_of(3);
+  stranger.secret.key = "another key";
+  EXPECT_CONTAINS(loopback::Meet(stranger).message(), "it has another key");
+  loopback::AskAndEnd(spec_of(4));
+  loopback::ExpectWell(pids);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(errors[rank].Text(), "collops: rank " + std::to_string(rank) +
+                                       " of comm_domain \"dp\": waiting for ranks 3, 4 of 5 (job "
+                                       "X, from Y)" +
+                                       known + "\n");
+  }
+}
+
+// Nobody listens at the job's port.
+TEST(AfterTenSecondsARankSaysWhyItHasNotReachedRank0) {
+  const int port = loopback::FreePort();
+  const SavedErrors errors;
+  const pid_t pid = ranks::Start([&] {
+    errors.Begin();
+    loopback::RendezvousSpec spec = loopback::SpecOf(1, 2, port);
+    spec.job = "job X, from Y";
+    EXPECT_EQ(loopback::Meet(spec, 11).code(), collops::ERROR_TIMEOUT);
+  });
+  loopback::ExpectWell({pid});
+  const std::string at = "127.0.0.1:" + std::to_string(port);
+  EXPECT_CONTAINS(errors.Text(),
+                  "collops: rank 1: waiting for rank 0 of 2 at 127.0.0.1 (job X, from Y): ");
+  EXPECT_CONTAINS(errors.Text(), at);
 }
 
 TEST(AfterTenSecondsACallSaysForWhomItWaitsOnce) {

@@ -15,6 +15,8 @@ namespace collops::ucx {
 // all ranks on one host, or there is none, they are of that host alone, and use shared memory.
 Status Available();
 Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* communicator);
+// Where this host has no UCX, the ranks of the others learn it.
+void Decline(const control::GroupSpec& spec, const Status& reason);
 int64_t SharedBytes(int rank_size);
 // Which UCX it is and what it can use, or why it cannot be opened. Opens UCX.
 std::vector<std::pair<std::string, std::string>> ShownFacts();

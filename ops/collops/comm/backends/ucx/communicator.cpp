@@ -219,6 +219,13 @@ Status Create(const control::GroupSpec& spec, std::shared_ptr<Communicator>* com
   return Ok();
 }
 
+void Decline(const control::GroupSpec& spec, const Status& reason) {
+  bool one_host = true;
+  // A subgroup's ranks have UCX, or had no group to split.
+  if (!IsOnOneHost(spec, &one_host).ok() || one_host || spec.introduction != nullptr) return;
+  control::Control::Decline(spec, reason);
+}
+
 int64_t SharedBytes(int rank_size) {
   return shm::SegmentBytes(rank_size);
 }

@@ -121,6 +121,20 @@ std::string HostIdentity() {
   return Concat("boot ", boot, " net ", stat("/proc/self/ns/net", &net) == 0 ? net.st_ino : 0);
 }
 
+std::string HostName() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0) return "";
+  return Printable(name, kMostHostNameBytes);
+}
+
+std::string Printable(std::string text, size_t most) {
+  if (text.size() > most) text.resize(most);
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
 int SocketAddress::port() const {
   sockaddr_storage copy = storage;
   return ntohs(*PortOf(&copy));
@@ -271,6 +285,13 @@ void Connection::CheckConnected() {
     return EndBy(ECONNREFUSED);
   }
   state_ = ConnectionState::kOpen;
+}
+
+std::string Connection::peer_host() const {
+  const size_t colon = peer_.rfind(':');
+  const bool v6 = !peer_.empty() && peer_.front() == '[';
+  if (colon == std::string::npos || (v6 && colon < 2)) return peer_;
+  return v6 ? peer_.substr(1, colon - 2) : peer_.substr(0, colon);
 }
 
 bool Connection::Send(const Frame& frame, const std::vector<int>& descriptors) {

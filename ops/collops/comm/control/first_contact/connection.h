@@ -21,6 +21,12 @@ using Frame = std::vector<std::byte>;
 // Virtual machines that were copied while they ran may need COLLOPS_SERVER_ID.
 std::string HostIdentity();
 
+// The name that this host gives itself, in letters that a message may have; may be empty.
+constexpr size_t kMostHostNameBytes = 64;
+std::string HostName();
+// Text of a process that may be anyone's, as a message may have it: in one line, at most so long.
+std::string Printable(std::string text, size_t most);
+
 // An IPv4 or IPv6 address with a port.
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -84,6 +90,8 @@ class Connection {
 
   // The address and port of the other end, for messages.
   const std::string& peer() const { return peer_; }
+  // The address of it alone, of TCP: "10.0.0.1", also after its end.
+  std::string peer_host() const;
   SocketAddress own_address() const { return OwnAddress(socket_.get()); }
   ConnectionState state() const { return state_; }
   bool alive() const {

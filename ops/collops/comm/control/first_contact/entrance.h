@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "collops/comm/control/first_contact/connection.h"
-#include "collops/comm/control/first_contact/job_port.h"
 #include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/control/first_contact/port_contact.h"
 #include "collops/comm/control/group.h"
 #include "collops/comm/placement/job.h"
 #include "collops/core/deadline.h"

@@ -7,6 +7,7 @@
 
 #include "collops/comm/control/board.h"
 #include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/placement/job.h"
 
 namespace collops::control {
 namespace {
@@ -53,6 +54,7 @@ Digest ProofOf(const char* role, const JobSecret& secret, const Claim& claim,
   fields.Text(role).Text(joiner_nonce).Text(listener_nonce).Number(kProtocolVersion);
   fields.Text(secret.job_id).Text(claim.domain).Text(claim.purpose);
   fields.Number(static_cast<uint64_t>(claim.rank)).Number(static_cast<uint64_t>(claim.rank_size));
+  fields.Text(claim.host);
   return HmacSha256(secret.key.empty() ? secret.job_id : secret.key, fields.text());
 }
 
@@ -60,14 +62,6 @@ FieldWriter FrameOfKind(Kind kind) {
   FieldWriter fields;
   fields.Number(kMagic).Number(kProtocolVersion).Number(static_cast<uint64_t>(kind));
   return fields;
-}
-
-// Text of one who has proven nothing yet.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
 }
 
 }  // namespace
@@ -89,8 +83,16 @@ Proof Challenge::Step() {
   return Proof::kRefused;
 }
 
-Proof Challenge::Refuse(ErrorCode code, const std::string& why) {
+// A claim is what a stranger has typed: it is quoted as such, and only once the whole hello was
+// sound.
+Proof Challenge::Refuse(ErrorCode code, const std::string& why, const std::string& fact) {
   refusal_ = Error(code, connection_.peer(), " ", why);
+  turned_away_ = Concat(connection_.peer_host(), ", which ");
+  if (greeted()) {
+    turned_away_ += Concat("says it is rank ", claim_.rank, claim_.host.empty() ? "" : " on ",
+                           Printable(claim_.host, kMostHostNameBytes), " and ");
+  }
+  turned_away_ += fact;
   FieldWriter fields = FrameOfKind(Kind::kRefusal);
   fields.Number(static_cast<uint64_t>(code)).Text(why);
   static_cast<void>(connection_.Send(fields.frame()));
@@ -100,26 +102,35 @@ Proof Challenge::Refuse(ErrorCode code, const std::string& why) {
 
 Proof Challenge::Greet(const Frame& hello) {
   FieldReader fields(hello);
-  if (fields.Number() != kMagic) return Refuse(ERROR_UNSUPPORTED, "is not a rank of collops");
+  const std::string stranger = "is not a rank of collops";
+  if (fields.Number() != kMagic) return Refuse(ERROR_UNSUPPORTED, stranger, stranger);
   const uint64_t version = fields.Number();
   if (version != kProtocolVersion) {
     return Refuse(ERROR_UNSUPPORTED,
                   Concat("speaks version ", version, " of the protocol, rank 0 ", "version ",
-                         kProtocolVersion, ": install one version of collops on all hosts"));
+                         kProtocolVersion, ": install one version of collops on all hosts"),
+                  Concat("speaks version ", version, " of the protocol"));
   }
   const bool is_hello = fields.Number() == static_cast<uint64_t>(Kind::kHello);
   const std::string job = fields.Text(sizeof(Digest));
-  their_nonce_ = fields.Text(kNonceBytes);
+  const bool of_table = fields.Int(0, 1) == 1;
+  const std::string nonce = fields.Text(kNonceBytes);
   claim_.domain = fields.Text(kMostDomainBytes);
   claim_.purpose = fields.Text(kMostPurposeBytes);
   claim_.rank = fields.Int(0, kMaxGroupRanks - 1);
   claim_.rank_size = fields.Int(1, kMaxGroupRanks);
-  if (!is_hello || !fields.Done() || their_nonce_.size() != kNonceBytes ||
-      !MakeNonce(&own_nonce_)) {
-    return Refuse(ERROR_UNSUPPORTED, "is not a rank of collops");
+  claim_.host = fields.Text(kMostHostNameBytes);
+  if (!is_hello || !fields.Done() || nonce.size() != kNonceBytes || !MakeNonce(&own_nonce_)) {
+    return Refuse(ERROR_UNSUPPORTED, stranger, stranger);
   }
+  their_nonce_ = nonce;
   if (!IsDigest(job, JobMark(*secret_))) {
-    return Refuse(ERROR_RANK_MISMATCH, "belongs to another job than the one that listens here");
+    const bool tables = of_table && IsNamedByTable(secret_->job_id);
+    return Refuse(ERROR_RANK_MISMATCH,
+                  tables ? "has another rank table than the ranks that listen here: copy one table "
+                           "to all hosts"
+                         : "belongs to another job than the one that listens here",
+                  tables ? "has another rank table" : "belongs to another job");
   }
   static_cast<void>(connection_.Send(FrameOfKind(Kind::kChallenge).Text(own_nonce_).frame()));
   return Proof::kUnderWay;
@@ -133,7 +144,8 @@ Proof Challenge::Check(const Frame& proof) {
   const Digest wanted = ProofOf(kJoinerText, *secret_, claim_, their_nonce_, own_nonce_);
   if (!is_proof || !fields.Done() || !IsDigest(digest, wanted)) {
     return Refuse(ERROR_RANK_MISMATCH,
-                  "has another key: set COLLOPS_JOB_KEY to the same text in all ranks");
+                  "has another key: set COLLOPS_JOB_KEY to the same text in all ranks",
+                  "has another key");
   }
   const Digest own = ProofOf(kListenerText, *secret_, claim_, their_nonce_, own_nonce_);
   static_cast<void>(connection_.Send(FrameOfKind(Kind::kWelcome).Text(TextOf(own)).frame()));
@@ -144,6 +156,7 @@ Proof Challenge::Check(const Frame& proof) {
 HandshakeClient::HandshakeClient(Connection connection, const JobSecret* secret, Claim claim)
     : connection_(std::move(connection)), secret_(secret), claim_(std::move(claim)) {
   connection_.LimitFrames(kMostFrameBytesBefore);
+  claim_.host = HostName();
 }
 
 Proof HandshakeClient::Refused(const Status& why, bool may_retry) {
@@ -158,9 +171,10 @@ Proof HandshakeClient::Step() {
     if (!MakeNonce(&own_nonce_))
       return Refused(Error(ERROR_RT_FAIL, "the kernel gives no random numbers"), false);
     FieldWriter hello = FrameOfKind(Kind::kHello);
-    hello.Text(TextOf(JobMark(*secret_))).Text(own_nonce_).Text(claim_.domain);
+    hello.Text(TextOf(JobMark(*secret_))).Number(IsNamedByTable(secret_->job_id) ? 1 : 0);
+    hello.Text(own_nonce_).Text(claim_.domain);
     hello.Text(claim_.purpose).Number(static_cast<uint64_t>(claim_.rank));
-    hello.Number(static_cast<uint64_t>(claim_.rank_size));
+    hello.Number(static_cast<uint64_t>(claim_.rank_size)).Text(claim_.host);
     said_hello_ = connection_.Send(hello.frame());
   }
   Frame frame;
@@ -204,7 +218,7 @@ Proof HandshakeClient::Judge(const Frame& welcome) {
     // A job that ends may still hold the port of the next one. A proof has passed that check.
     const bool foreign = code == ERROR_RANK_MISMATCH && their_nonce_.empty();
     return Refused(Error(code, connection_.peer(), " refused this rank: it ",
-                         Printable(fields.Text(kMostTextBytes))),
+                         Printable(fields.Text(kMostTextBytes), kMostTextBytes)),
                    foreign);
   }
   const std::string digest = fields.Text(sizeof(Digest));

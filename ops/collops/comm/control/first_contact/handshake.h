@@ -11,10 +11,10 @@
 namespace collops::control {
 
 // Changes with every frame that this folder sends.
-constexpr uint64_t kProtocolVersion = 3;
+constexpr uint64_t kProtocolVersion = 4;
 
 // How the ranks of a job know each other. Without a key the job's id is the key: it keeps out
-// accidents, not attackers. Neither is sent or printed.
+// accidents, not attackers. Neither is sent, and the key is not printed.
 struct JobSecret {
   std::string job_id;
   std::string key;
@@ -26,6 +26,7 @@ struct Claim {
   std::string purpose;  // what the connection is for
   int rank = 0;
   int rank_size = 0;
+  std::string host = "";  // HostName() of who connects
 };
 
 enum class Proof { kUnderWay, kGiven, kRefused };
@@ -41,6 +42,9 @@ class Challenge {
   // kRefused: why, e.g. "127.0.0.1:4711 belongs to another job". The other end was told if it
   // speaks this protocol, and the connection is to be dropped once it has hung up.
   const Status& refusal() const { return refusal_; }
+  // The same without a port, and who the other end says it is, which it has not proven: "10.0.0.2,
+  // which says it is rank 2 on node2 and has another key". Empty: it only hung up.
+  const std::string& turned_away() const { return turned_away_; }
   // Whether the other end has said who it is.
   bool greeted() const { return !their_nonce_.empty(); }
   Connection& connection() { return connection_; }
@@ -50,7 +54,7 @@ class Challenge {
  private:
   Proof Greet(const Frame& hello);
   Proof Check(const Frame& proof);
-  Proof Refuse(ErrorCode code, const std::string& why);
+  Proof Refuse(ErrorCode code, const std::string& why, const std::string& fact);
 
   Connection connection_;
   const JobSecret* secret_;
@@ -58,6 +62,7 @@ class Challenge {
   std::string their_nonce_;
   std::string own_nonce_;
   Status refusal_;
+  std::string turned_away_;
 };
 
 // The side that connects.

@@ -122,8 +122,27 @@ Status OpenMeetingPort(const std::string& host, const std::string& job_id,
   return JobPort::OpenFree(address, {job.id, env.job_key}, port);
 }
 
+namespace {
+
+// By rank, the host on which the table places it.
+std::vector<std::string> HostsOfTable(const RankTable& table) {
+  constexpr size_t kMostTextBytes = 64;
+  std::vector<std::string> hosts;
+  for (const RankTable::Rank& rank : table.ranks) {
+    const RankTable::Server& server = table.servers[static_cast<size_t>(rank.server)];
+    HostAddress numeric;
+    const std::string name = ParseAddress(server.id, &numeric) ? "" : server.id;
+    hosts.push_back(
+        HostText(Printable(name, kMostTextBytes), Printable(server.address(), kMostTextBytes)));
+  }
+  return hosts;
+}
+
+}  // namespace
+
 Status HostsMeeting::Create(const GroupSpec& spec, const JobIdentity& job, const JobPlace& place,
-                            int64_t segment_bytes, std::unique_ptr<Meeting>* meeting) {
+                            const std::shared_ptr<const RankTable>& table, int64_t segment_bytes,
+                            std::unique_ptr<Meeting>* meeting) {
   Env env;
   COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
   RendezvousSpec rendezvous;
@@ -136,6 +155,9 @@ Status HostsMeeting::Create(const GroupSpec& spec, const JobIdentity& job, const
   rendezvous.port = place.port == 0 ? env.port : place.port;
   rendezvous.has_port = place.is_first;
   rendezvous.secret = {job.id, env.job_key};
+  rendezvous.comm_domain = spec.comm_domain;
+  rendezvous.job = DescribeJob(job);
+  if (table != nullptr) rendezvous.hosts = HostsOfTable(*table);
   rendezvous.meeting = CountMeeting(Concat(job.id, "/", rendezvous.domain));
   *meeting = std::make_unique<HostsMeeting>(spec, job, rendezvous, segment_bytes);
   return Ok();

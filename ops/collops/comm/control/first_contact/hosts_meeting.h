@@ -7,6 +7,7 @@
 
 #include "collops/comm/control/first_contact/job_port.h"
 #include "collops/comm/control/first_contact/meeting.h"
+#include "collops/comm/control/first_contact/port_contact.h"
 #include "collops/comm/control/first_contact/rendezvous.h"
 #include "collops/comm/control/group.h"
 #include "collops/comm/control/hosts/mesh.h"
@@ -56,8 +57,10 @@ Status OpenMeetingPort(const std::string& host, const std::string& job_id,
 // object lives. Not thread-safe, except Stop().
 class HostsMeeting : public Meeting {
  public:
+  // `table`: the group's, complete, or null.
   static Status Create(const GroupSpec& spec, const JobIdentity& job, const JobPlace& place,
-                       int64_t segment_bytes, std::unique_ptr<Meeting>* meeting);
+                       const std::shared_ptr<const RankTable>& table, int64_t segment_bytes,
+                       std::unique_ptr<Meeting>* meeting);
   HostsMeeting(const GroupSpec& spec, const JobIdentity& job, const RendezvousSpec& rendezvous,
                int64_t segment_bytes);
   // Of a group that another one makes: `spec` has an introduction.
@@ -71,6 +74,9 @@ class HostsMeeting : public Meeting {
   // The others learn it at the job's port; Complete() itself tells them why it fails.
   void Cancel(const Status& reason) override;
   void TellCancelled() override;
+  void Decline(const Status& reason, double patience_s) override {
+    if (rendezvous_ != nullptr) rendezvous_->Leave(reason, patience_s);
+  }
   void Stop() override;
 
  private:

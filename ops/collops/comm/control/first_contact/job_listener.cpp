@@ -180,12 +180,21 @@ bool JobListener::Next(std::vector<Proven>* proven) {
       clients_.erase(client);
       return true;
     }
-    if (proof == Proof::kRefused && !was_refused) last_refusal_ = challenge.refusal();
+    if (proof == Proof::kRefused && !was_refused) NoteRefusal(challenge);
     // Who was refused is kept until he has read why: closing at once could take it from him.
     const bool over = proof == Proof::kRefused && !challenge.connection().alive();
     client = over || client->patience.Passed() ? clients_.erase(client) : client + 1;
   }
   return false;
+}
+
+// One that comes again and again, from a port of its own each time, takes no other's place.
+void JobListener::NoteRefusal(const Challenge& challenge) {
+  last_refusal_ = challenge.refusal();
+  const std::string& who = challenge.turned_away();
+  if (who.empty() || std::count(turned_away_.begin(), turned_away_.end(), who) > 0) return;
+  turned_away_.push_back(who);
+  if (turned_away_.size() > kMostTurnedAway) turned_away_.pop_front();
 }
 
 void JobListener::AddPolled(std::vector<pollfd>* polled) const {

@@ -80,6 +80,10 @@ class JobListener {
 
   // The last one who was turned away, and why; Ok: no one. For the message of a time-out.
   Status last_refusal() const;
+  bool lacks_descriptors() const { return listener_.turned_away() > 0; }
+  // The last who were turned away, none twice: Challenge::turned_away().
+  static constexpr size_t kMostTurnedAway = 4;
+  const std::deque<std::string>& turned_away() const { return turned_away_; }
 
  private:
   struct Client {
@@ -90,11 +94,13 @@ class JobListener {
   };
   void AcceptAll();
   bool MakeRoom();
+  void NoteRefusal(const Challenge& challenge);
 
   JobSecret secret_;
   Listener listener_;
   std::deque<Client> clients_;
   Status last_refusal_;
+  std::deque<std::string> turned_away_;
 };
 
 }  // namespace collops::control

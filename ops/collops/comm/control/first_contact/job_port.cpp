@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -15,19 +14,22 @@
 
 #include "collops/comm/control/board.h"
 #include "collops/comm/control/first_contact/local_socket.h"
-#include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/control/first_contact/missing_ranks.h"
 #include "collops/core/process/per_process.h"
 
 namespace collops::control {
 namespace {
-
-constexpr int kMostPort = 65535;
 
 // Clients that are silent are dropped by then; sooner while others queue at the listener.
 constexpr int kMostPortSleepMs = 1000;
 constexpr int kCrowdedSleepMs = 50;
 // Who asks later than so many that have left waits until its time-out.
 constexpr size_t kMostLeavers = 1024;
+// So many that have asked are told to a rank 0 that comes after them.
+constexpr size_t kMostAskers = 1024;
+// Strangers may come all the time: those who wait are told at most so often whom the port has
+// turned away.
+constexpr double kTellTurnedAwayS = 1.0;
 // Ranks that wait for an answer are told by then that there is none.
 constexpr double kPortFarewellS = 0.2;
 
@@ -36,6 +38,17 @@ struct Ports {
   std::map<std::string, std::weak_ptr<JobPort>> open;
 };
 PerProcess<Ports> ports;
+
+std::string WhereIs(const Connection& connection, const Claim& claim) {
+  return HostText(Printable(claim.host, kMostHostNameBytes), connection.peer_host());
+}
+
+Frame NewsOf(int rank, const std::string& where) {
+  PortNews news;
+  news.rank = rank;
+  news.where = where;
+  return news.frame();
+}
 
 std::string KeyOf(const SocketAddress& address, const JobSecret& secret) {
   return Concat(address.Text(), "/", secret.job_id, "/", secret.key);
@@ -61,24 +74,6 @@ PortMessage PlaceOf(const PortMessage& request) {
 }
 
 }  // namespace
-
-Frame PortMessage::frame() const {
-  FieldWriter fields;
-  fields.Number(static_cast<uint64_t>(pid)).Number(meeting).Text(address);
-  fields.Number(static_cast<uint64_t>(port));
-  WriteReason(reason, &fields);
-  return fields.frame();
-}
-
-bool PortMessage::Read(const Frame& frame, PortMessage* message) {
-  FieldReader fields(frame);
-  message->pid = fields.Int(0, std::numeric_limits<int>::max());
-  message->meeting = fields.Number();
-  message->address = fields.Text(Row::kMostAddressBytes);
-  message->port = fields.Int(0, kMostPort);
-  message->reason = ReadReason(&fields);
-  return fields.Done();
-}
 
 Status JobPort::Share(const SocketAddress& address, const JobSecret& secret,
                       std::shared_ptr<JobPort>* port, bool* taken) {
@@ -140,6 +135,7 @@ void JobPort::Run() {
     Receive();
     for (Client& client : clients_) ReadFrom(&client);
     clients_.remove_if([](const Client& client) { return !client.connection.alive(); });
+    TellTurnedAway();
     Sleep();
   }
   // What was said until now still counts.
@@ -183,8 +179,43 @@ void JobPort::TakeRequest(Client* client, const PortMessage& request) {
   }
   if (claim.purpose == kRegister && claim.rank == 0) return Lead(client);
   if (claim.purpose != kFind) return client->connection.Break("sent an unsupported request");
-  const Client* const leader = LeaderOf(claim.domain);
-  if (leader != nullptr) Answer(client, PlaceOf(leader->request));
+  Find(client);
+}
+
+// Whoever asks again, as it has not reached rank 0, is told of once more: rank 0 knows whether it
+// has come.
+void JobPort::Find(Client* client) {
+  const Claim& claim = client->claim;
+  const auto is_same = [&](const Asker& asker) {
+    return asker.rank == claim.rank && asker.domain == claim.domain;
+  };
+  askers_.erase(std::remove_if(askers_.begin(), askers_.end(), is_same), askers_.end());
+  askers_.push_back(
+      {claim.domain, claim.rank, client->request.meeting, WhereIs(client->connection, claim)});
+  if (askers_.size() > kMostAskers) askers_.pop_front();
+  Client* const leader = LeaderOf(claim.domain);
+  if (leader == nullptr) return TellTurnedAwayTo(client);
+  const bool same_meeting = leader->request.meeting == client->request.meeting;
+  if (same_meeting) {
+    static_cast<void>(leader->connection.Send(NewsOf(claim.rank, askers_.back().where)));
+  }
+  Answer(client, PlaceOf(leader->request));
+}
+
+void JobPort::TellTurnedAwayTo(Client* client) const {
+  PortNews news;
+  news.turned_away = {listener_.turned_away().begin(), listener_.turned_away().end()};
+  if (!news.turned_away.empty()) static_cast<void>(client->connection.Send(news.frame()));
+}
+
+void JobPort::TellTurnedAway() {
+  if (!tell_again_.Passed() || listener_.turned_away() == told_turned_away_) return;
+  told_turned_away_ = listener_.turned_away();
+  tell_again_ = Deadline::After(kTellTurnedAwayS);
+  for (Client& client : clients_) {
+    const bool waits = client.leads || (client.claim.purpose == kFind && client.request.pid != 0);
+    if (waits && !client.answered) TellTurnedAwayTo(&client);
+  }
 }
 
 void JobPort::Answer(Client* client, const PortMessage& answer) {
@@ -210,6 +241,11 @@ void JobPort::Lead(Client* client) {
   }
   client->leads = true;
   static_cast<void>(client->connection.Send(PortMessage().frame()));
+  TellTurnedAwayTo(client);
+  for (const Asker& asker : askers_) {
+    if (asker.domain != domain || asker.meeting != client->request.meeting) continue;
+    static_cast<void>(client->connection.Send(NewsOf(asker.rank, asker.where)));
+  }
   const PortMessage where = PlaceOf(client->request);
   for (Client& other : clients_) {
     const bool waits = other.claim.purpose == kFind && other.claim.domain == domain &&
@@ -221,9 +257,10 @@ void JobPort::Lead(Client* client) {
 void JobPort::Leave(const Client& client) {
   const Claim& claim = client.claim;
   const Status& why = client.request.reason;
-  const Status reason = Error(
-      why.ok() ? ERROR_PEER_LOST : why.code(), "rank ", claim.rank, " (pid ", client.request.pid,
-      ") left before first contact of comm_domain \"", claim.domain, "\": ", why.message());
+  const Status reason =
+      Error(why.ok() ? ERROR_PEER_LOST : why.code(), "rank ", claim.rank, " (pid ",
+            client.request.pid, " on ", WhereIs(client.connection, claim),
+            ") left before first contact of comm_domain \"", claim.domain, "\": ", why.message());
   for (Client& other : clients_) {
     const bool waits = other.claim.purpose != kLeave && other.claim.domain == claim.domain &&
                        other.request.pid != 0 && other.request.meeting == client.request.meeting &&
@@ -240,215 +277,6 @@ void JobPort::Sleep() {
   for (const Client& client : clients_) polled.push_back(client.connection.Polled());
   static_cast<void>(
       poll(polled.data(), polled.size(), listener_.full() ? kCrowdedSleepMs : kMostPortSleepMs));
-}
-
-namespace {
-
-constexpr int kLeastPauseMs = 20;
-constexpr int kMostPauseMs = 200;
-// Longer than a listener needs to answer.
-constexpr double kAnswerS = 1;
-
-// A job that ends may still have the port of the next one; and who has it needs time to answer.
-constexpr double kTakenS = 1;
-// The name of a host that is being started may become known later than this process began.
-constexpr double kLookAgainS = 0.5;
-constexpr double kLookForS = 30;
-
-}  // namespace
-
-// The first attempt is at once, each later one after a longer pause.
-void Connector::Connect(const SocketAddress& to) {
-  to_ = to;
-  answer_ = Deadline::After(kAnswerS);
-  client_.emplace(Connection(to), secret_, claim_);
-}
-
-Status Connector::Step(const SocketAddress& to) {
-  if (proven_ || !pause_.Passed()) return Ok();
-  if (!client_) Connect(to);
-  switch (client_->Step()) {
-    case Proof::kUnderWay:
-      return Ok();
-    case Proof::kRefused: {
-      const Status refusal = client_->refusal();
-      last_failure_ = refusal.message();
-      const bool may_retry = client_->may_retry();
-      Drop();
-      failed_ = true;
-      return may_retry ? Ok() : refusal;
-    }
-    case Proof::kGiven:
-      break;
-  }
-  proven_ = true;
-  pause_ms_ = 0;
-  return Ok();
-}
-
-bool Connector::TakeFailed() {
-  return std::exchange(failed_, false);
-}
-
-void Connector::Drop() {
-  client_.reset();
-  proven_ = false;
-  pause_ms_ = std::clamp(2 * pause_ms_, kLeastPauseMs, kMostPauseMs);
-  constexpr double kMs = 1e-3;
-  pause_ = Deadline::After(pause_ms_ * kMs);
-}
-
-void Connector::AddPolled(std::vector<pollfd>* polled) const {
-  if (client_) polled->push_back(client_->connection().Polled());
-}
-
-// An attempt that has just begun says less than the last one.
-std::string Connector::Failure() const {
-  if (!client_ || !(last_failure_.empty() || answer_.Passed())) return last_failure_;
-  const bool reached = client_->connection().state() == ConnectionState::kOpen;
-  return Concat(to_.Text(), reached ? " accepted the connection, but has sent nothing"
-                                    : " does not answer attempts to connect");
-}
-
-struct Lookup::Answer {
-  Status status;
-  SocketAddress address;
-  std::atomic<bool> done{false};
-};
-
-Lookup::Lookup(const std::string& host, int port) : answer_(std::make_shared<Answer>()) {
-  answer_->done = ParseNumeric(host, port, &answer_->address);
-  if (answer_->done) return;
-  const auto look = [host, port, answer = answer_] {
-    answer->status = Resolve(host, port, &answer->address);
-    answer->done.store(true, std::memory_order_release);
-  };
-  // Signals go to the user's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread(look).detach();
-  } catch (const std::system_error&) {
-    look();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-bool Lookup::Done(Status* status, SocketAddress* address) const {
-  if (!answer_->done.load(std::memory_order_acquire)) return false;
-  *status = answer_->status;
-  if (status->ok()) *address = answer_->address;
-  return true;
-}
-
-PortContact::PortContact(const RendezvousSpec* spec, const char* purpose)
-    : spec_(spec),
-      connector_(&spec->secret, {spec->domain, purpose, spec->rank, spec->rank_size}) {}
-
-void PortContact::Begin() {
-  bool taken = false;
-  if (!spec_->has_port || !ParseNumeric(spec_->host, spec_->port, &address_)) return;
-  // Step() tries again, and reports an error.
-  static_cast<void>(JobPort::Share(address_, spec_->secret, &port_, &taken));
-}
-
-Status PortContact::FindAddress() {
-  if (address_.length != 0) return Ok();
-  if (!look_until_) look_until_ = Deadline::After(kLookForS);
-  if (!look_again_.Passed()) return Ok();
-  if (!lookup_) lookup_.emplace(spec_->host, spec_->port);
-  Status found;
-  if (!lookup_->Done(&found, &address_) || found.ok()) return Ok();
-  if (look_until_->Passed()) return found;
-  not_found_ = found.message();
-  lookup_.reset();
-  look_again_ = Deadline::After(kLookAgainS);
-  return Ok();
-}
-
-// Where another process of this job has the port, that one introduces, for as long as it lives.
-Status PortContact::KeepPort() {
-  if (!spec_->has_port || port_ != nullptr || connector_.proven()) return Ok();
-  bool taken = false;
-  taken_ = JobPort::Share(address_, spec_->secret, &port_, &taken);
-  if (taken_.ok() || !taken) return taken_;
-  if (!taken_until_) taken_until_ = Deadline::After(kTakenS);
-  return taken_until_->Passed() ? Taken() : Ok();
-}
-
-Status PortContact::Taken() const {
-  const std::string who = connector_.Failure();
-  return Error(taken_.code(), taken_.message(), who.empty() ? "" : ". Its owner: ", who);
-}
-
-Status PortContact::Step() {
-  COLLOPS_RETURN_IF_ERROR(FindAddress());
-  if (address_.length == 0) return Ok();
-  COLLOPS_RETURN_IF_ERROR(KeepPort());
-  const Status status = connector_.Step(address_);
-  if (!status.ok() && !taken_.ok()) return Taken();
-  return status;
-}
-
-std::string PortContact::Failure() const {
-  if (address_.length == 0 && !not_found_.empty()) return not_found_;
-  if (address_.length == 0) return Concat("the name \"", spec_->host, "\" is still being resolved");
-  return connector_.Failure();
-}
-
-PortMessage PortContact::OwnRequest() const {
-  PortMessage request;
-  request.pid = getpid();
-  request.meeting = spec_->meeting;
-  return request;
-}
-
-Status PortContact::Ask(const Listen& listen, std::optional<PortMessage>* answer) {
-  COLLOPS_RETURN_IF_ERROR(Step());
-  if (!proven()) return Ok();
-  Connection& connection = connector_.connection();
-  if (!asked_) {
-    PortMessage request = OwnRequest();
-    if (listen) COLLOPS_RETURN_IF_ERROR(listen(connection.own_address(), &request));
-    asked_ = connection.Send(request.frame());
-  }
-  Frame frame;
-  while (connection.Receive(&frame)) {
-    PortMessage received;
-    if (!PortMessage::Read(frame, &received) || received.pid != 0) {
-      connection.Break("sent an invalid frame");
-      break;
-    }
-    COLLOPS_RETURN_IF_ERROR(received.reason);
-    *answer = std::move(received);
-  }
-  if (connection.alive()) return Ok();
-  connector_.Drop();
-  asked_ = false;
-  return Ok();
-}
-
-void PortContact::Finish(const Deadline& deadline) {
-  if (proven()) connector_.connection().Finish(deadline);
-  connector_.Drop();
-  asked_ = false;
-}
-
-void PortContact::Leave(const Status& reason, const Deadline& deadline) {
-  while (!proven() && !deadline.Passed()) {
-    // Where nobody listens, nobody waits who could be told.
-    if (!Step().ok() || connector_.TakeFailed()) return;
-    std::vector<pollfd> polled;
-    AddPolled(&polled);
-    if (!proven()) AwaitReady(std::move(polled));
-  }
-  if (!proven()) return;
-  PortMessage request = OwnRequest();
-  request.reason = reason;
-  static_cast<void>(connector_.connection().Send(request.frame()));
-  connector_.connection().Finish(deadline);
 }
 
 }  // namespace collops::control

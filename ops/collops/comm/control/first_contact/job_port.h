@@ -5,19 +5,17 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "collops/comm/communicator_spec.h"
 #include "collops/comm/control/first_contact/connection.h"
 #include "collops/comm/control/first_contact/handshake.h"
 #include "collops/comm/control/first_contact/job_listener.h"
-#include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/control/first_contact/port_messages.h"
+#include "collops/core/deadline.h"
 #include "collops/core/status.h"
 
 namespace collops::control {
@@ -27,24 +25,11 @@ constexpr const char* kRegister = "register";  // rank 0 of a domain: where it l
 constexpr const char* kFind = "find";          // another rank: where that is
 constexpr const char* kLeave = "leave";        // any rank: it will not come
 
-// What a rank says there, once both ends have proven themselves, and the answer: that rank 0 is
-// known now (`reason` is Ok and `port` 0), where it listens, or why first contact ends.
-struct PortMessage {
-  pid_t pid = 0;         // of the rank; 0: an answer
-  uint64_t meeting = 0;  // which first contact of its domain this is in its process
-  std::string address;   // where rank 0 listens, and its port
-  int port = 0;
-  Status reason;  // why it leaves
-
-  Frame frame() const;
-  // False if it is no such frame.
-  static bool Read(const Frame& frame, PortMessage* message);
-};
-
 // The port of a job, held by the process of its rank 0. It introduces domains: rank 0 of a domain
 // listens at a port of its own, and says here where; the others are told, as soon as it is known.
-// A rank that leaves before first contact says so here, and those who ask later still learn it. A
-// thread answers, also outside of calls; it ends with the last who shares the port. A child of
+// A rank that leaves before first contact says so here, and those who ask later still learn it. Who
+// waits learns whom the port has turned away, and rank 0 of a domain who has asked for it. A thread
+// answers, also outside of calls; it ends with the last who shares the port. A child of
 // fork() has no part in it.
 class JobPort {
  public:
@@ -77,13 +62,23 @@ class JobPort {
     uint64_t meeting = 0;
     Status reason;
   };
+  // A rank that has asked for rank 0 of its domain.
+  struct Asker {
+    std::string domain;
+    int rank = 0;
+    uint64_t meeting = 0;
+    std::string where;
+  };
 
   Status Open(const SocketAddress& address, bool* taken);
   void Run();
   void Receive();
   void ReadFrom(Client* client);
   void TakeRequest(Client* client, const PortMessage& request);
+  void Find(Client* client);
   void Lead(Client* client);
+  void TellTurnedAway();
+  void TellTurnedAwayTo(Client* client) const;
   void Leave(const Client& client);
   static void Answer(Client* client, const PortMessage& answer);
   Client* LeaderOf(const std::string& domain);
@@ -92,123 +87,12 @@ class JobPort {
   JobListener listener_;
   std::list<Client> clients_;
   std::deque<Leaver> leavers_;
+  std::deque<Asker> askers_;
+  std::deque<std::string> told_turned_away_;
+  Deadline tell_again_ = Deadline::After(0);
   UniqueFd doorbell_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
-};
-
-// A rank of a group whose ranks are on several hosts.
-struct RendezvousSpec {
-  std::string domain;
-  int rank = 0;
-  int rank_size = 0;
-  std::string host;       // of the job's rank 0, an address or a name, where the job's port is
-  int port = 0;           // COLLOPS_PORT
-  bool has_port = false;  // this process is the job's rank 0, and holds the job's port
-  uint64_t meeting = 0;   // how many groups of this domain the process has made before
-  JobSecret secret;
-  Voice voice;
-};
-
-// Attempts to connect to a listener of this job, and to prove to be of it, one after another: the
-// listener may come last. No function waits; one thread uses it.
-class Connector {
- public:
-  // `secret` must outlive this object.
-  Connector(const JobSecret* secret, Claim claim) : secret_(secret), claim_(std::move(claim)) {}
-
-  // Begins an attempt, after a pause since the last one, or goes on with it. An error if no later
-  // attempt can succeed.
-  Status Step(const SocketAddress& to);
-  bool proven() const { return proven_; }
-  // Whether an attempt has failed since the last call.
-  bool TakeFailed();
-  // Only while proven. If it ends, Drop() it.
-  Connection& connection() { return client_->connection(); }
-  // The next Step() begins another attempt.
-  void Drop();
-
-  // The end of its pause is no descriptor: poll() no longer than 50 ms.
-  void AddPolled(std::vector<pollfd>* polled) const;
-  // Why it is not proven, e.g. "nobody listens at 10.0.0.1:29577".
-  std::string Failure() const;
-
- private:
-  void Connect(const SocketAddress& to);
-
-  const JobSecret* secret_;
-  Claim claim_;
-  SocketAddress to_;
-  std::optional<HandshakeClient> client_;
-  bool proven_ = false;
-  bool failed_ = false;
-  int pause_ms_ = 0;
-  Deadline pause_ = Deadline::After(0);
-  Deadline answer_ = Deadline::After(0);  // by then, the listener should have answered
-  std::string last_failure_;
-};
-
-// Finds the address of a host without waiting. A name is looked up in a thread of its own, as the
-// resolver may wait for its servers longer than any deadline here; whoever gives up leaves it.
-class Lookup {
- public:
-  Lookup(const std::string& host, int port);
-
-  // True once it is over: `address` is set, or `status` says why it is not.
-  bool Done(Status* status, SocketAddress* address) const;
-
- private:
-  struct Answer;
-  std::shared_ptr<Answer> answer_;
-};
-
-// A rank's way to the job's port, which its process opens if it is the job's rank 0, and keeps open
-// as long as this object lives. No function waits, except Leave(); one thread uses it.
-class PortContact {
- public:
-  // `spec` must outlive this object. `purpose`: kRegister, kFind or kLeave.
-  PortContact(const RendezvousSpec* spec, const char* purpose);
-
-  // Opens the port, if that can be done without looking a name up.
-  void Begin();
-  // One round: open the port, connect, or go on proving. An error if the address is not known, the
-  // port is taken by another job or a stranger, or this rank is refused.
-  Status Step();
-  // The answer, once there is one. The request is sent once the connection is proven; rank 0 says
-  // where it listens, which `listen` finds out from the address of this host's end.
-  using Listen = std::function<Status(const SocketAddress& own, PortMessage* request)>;
-  Status Ask(const Listen& listen, std::optional<PortMessage>* answer);
-  // Hangs up.
-  void Finish(const Deadline& deadline);
-  // Says that this rank will not come, if the port is there.
-  void Leave(const Status& reason, const Deadline& deadline);
-
-  void AddPolled(std::vector<pollfd>* polled) const { connector_.AddPolled(polled); }
-  bool proven() const { return connector_.proven(); }
-  // The port is to be open in this process, and is not.
-  bool LacksPort() const { return spec_->has_port && port_ == nullptr; }
-  // Of the port, once it is known.
-  const SocketAddress& address() const { return address_; }
-  // Why this rank has not reached the port.
-  std::string Failure() const;
-
- private:
-  Status FindAddress();
-  Status KeepPort();
-  Status Taken() const;
-  PortMessage OwnRequest() const;
-
-  const RendezvousSpec* spec_;
-  std::optional<Lookup> lookup_;
-  std::string not_found_;  // why the last look-up failed
-  Deadline look_again_ = Deadline::After(0);
-  std::optional<Deadline> look_until_;
-  SocketAddress address_;
-  std::shared_ptr<JobPort> port_;
-  Status taken_;
-  std::optional<Deadline> taken_until_;
-  Connector connector_;
-  bool asked_ = false;
 };
 
 }  // namespace collops::control

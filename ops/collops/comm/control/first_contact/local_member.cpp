@@ -120,12 +120,8 @@ std::string LocalMeeting::DescribePlace() const {
 }
 
 void LocalMeeting::TellWaitingFor(const std::string& whom) {
-  waiting_.Tell([&] {
-    const std::string domain =
-        spec_.comm_domain.empty() ? "" : Concat(" of comm_domain \"", spec_.comm_domain, "\"");
-    return Concat("collops: rank ", spec_.rank, domain, ": waiting for ", whom, " (",
-                  DescribeJob(job_), ")");
-  });
+  waiting_.Tell(
+      [&] { return WaitingText(spec_.rank, spec_.comm_domain, whom, DescribeJob(job_)); });
 }
 
 MeetingMember::MeetingMember(const GroupSpec& spec, const JobIdentity& job,

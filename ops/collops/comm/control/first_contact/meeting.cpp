@@ -33,6 +33,13 @@ void WaitingLine::Tell(const std::function<std::string()>& line) {
   Log(LogLevel::kWarning, line());
 }
 
+std::string WaitingText(int rank, const std::string& comm_domain, const std::string& whom,
+                        const std::string& job) {
+  const std::string domain =
+      comm_domain.empty() ? "" : Concat(" of comm_domain \"", comm_domain, "\"");
+  return Concat("collops: rank ", rank, domain, ": waiting for ", whom, " (", job, ")");
+}
+
 // The table's writer replaces it as a whole or writes it in place: a text that is no table yet, or
 // a file that is gone for a moment, is read again.
 Status AwaitRankTable(const RankTable& open, const Deadline& deadline,

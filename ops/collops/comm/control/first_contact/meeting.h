@@ -24,6 +24,11 @@ class WaitingLine {
   bool told_ = false;
 };
 
+// Its line at first contact: "collops: rank 1: waiting for rank 2 of 3 (job X, from Y)". `job`:
+// DescribeJob().
+std::string WaitingText(int rank, const std::string& comm_domain, const std::string& whom,
+                        const std::string& job);
+
 // First contact of the ranks of one host. Rank 0 listens on an abstract socket whose name is the
 // hash of user, job, backend and comm_domain. The other ranks connect, identify themselves and send
 // the descriptor of their mailbox; rank 0 then sends all mailboxes and the shared segment to every
@@ -48,6 +53,9 @@ class Meeting {
   // Ends first contact early, or after Complete() failed; ranks that wait for this one get
   // `reason`. Must not be called while Complete() runs.
   virtual void Cancel(const Status& reason) = 0;
+  // Instead of all these: a rank that cannot come tells those that would wait for it, as far as
+  // they can be reached. Waits at most `patience_s` seconds, and a little.
+  virtual void Decline(const Status&, double /*patience_s*/) {}
   // From any thread, after Cancel(): tells those whom it could not tell at once. May wait a second.
   virtual void TellCancelled() {}
   // Makes a Complete() that runs in another thread return soon.

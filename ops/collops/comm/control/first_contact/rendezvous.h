@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -11,8 +12,10 @@
 #include "collops/comm/control/descriptor.h"
 #include "collops/comm/control/first_contact/connection.h"
 #include "collops/comm/control/first_contact/job_listener.h"
-#include "collops/comm/control/first_contact/job_port.h"
+#include "collops/comm/control/first_contact/meeting.h"
 #include "collops/comm/control/first_contact/messages.h"
+#include "collops/comm/control/first_contact/missing_ranks.h"
+#include "collops/comm/control/first_contact/port_contact.h"
 #include "collops/comm/rank_set.h"
 #include "collops/core/deadline.h"
 #include "collops/core/status.h"
@@ -91,8 +94,9 @@ class Rendezvous {
   virtual Status Look() = 0;
   // Tells the others what became of this rank since, and waits for their word. Ok if all are well.
   virtual Status Finish(const Status& own, const Deadline& deadline) = 0;
-  // Instead of Complete(): those who wait for this rank get `reason`. Waits at most a second.
-  void Leave(const Status& reason);
+  // Instead of Complete(): those who wait for this rank get `reason`. Waits at most a second; or
+  // `patience_s` seconds, for the job's port to be there.
+  void Leave(const Status& reason, double patience_s = 0);
   // Makes a Complete() that runs in another thread return soon.
   void Stop() { stopped_.store(true, std::memory_order_release); }
 
@@ -110,6 +114,13 @@ class Rendezvous {
   Status MakeOwnRow(SocketAddress address);
   // "comm_domain "dp" at 10.0.0.1:29577"
   std::string Place() const;
+  // For whom a rank waits, and what is known of them.
+  struct Awaited {
+    std::string whom;
+    std::string known;
+  };
+  // Says it after a while, once.
+  void TellWaitingFor(const std::function<Awaited()>& awaited);
 
   const RendezvousSpec spec_;
   PortContact contact_;
@@ -117,6 +128,7 @@ class Rendezvous {
   Status unreachable_;
 
  private:
+  WaitingLine waiting_;
   std::unique_ptr<JobListener> own_listener_;
   std::atomic<bool> stopped_{false};
 };
@@ -160,6 +172,7 @@ class RendezvousLeader : public Rendezvous {
   Status Admit(Client* client, const Row& row);
   Status TakeLeave(int rank, FieldReader* fields) const;
   void TellProgress();
+  std::string Known() const;
   Status Introduce(const Deadline& deadline);
   Status SendToAll(const std::vector<Frame>& frames, const Deadline& deadline);
   Status AwaitDone(const Deadline& deadline);
@@ -174,8 +187,10 @@ class RendezvousLeader : public Rendezvous {
   std::vector<Row> rows_;
   RankSet present_;
   int num_present_ = 0;
-  int sent_present_ = 0;  // by the last progress
+  int sent_present_ = 0;    // by the last progress
+  std::string sent_known_;  // likewise
   Deadline tell_again_ = Deadline::After(0);
+  Deadline tell_known_again_ = Deadline::After(0);
   RankSet done_;  // they said that they are well
   int num_done_ = 0;
   bool registered_ = false;
@@ -195,8 +210,9 @@ class RendezvousMember : public Rendezvous {
 
  private:
   enum class Role { kUndecided, kRelays, kFollows };
-  // What this rank waits for, and why: the two parts of the message of a time-out.
+  // For whom this rank waits, and what the message of a time-out says: what it waits for, and why.
   struct Lack {
+    std::string whom;
     std::string what;
     std::string why;
   };
@@ -213,6 +229,7 @@ class RendezvousMember : public Rendezvous {
   Status TakeRelay(FieldReader* fields);
   Status Serve();
   Lack Lacks() const;
+  Lack LacksRank0() const;
   Status TimedOut(const Deadline& deadline) const;
   std::string WhyNotJoined() const;
   // Ends first contact, and tells the others.
@@ -236,6 +253,7 @@ class RendezvousMember : public Rendezvous {
   bool over_ = false;     // rank 0 has said that all are well, or why not
   bool heard_ = false;    // why first contact ends comes from elsewhere
   std::string missing_;   // by rank 0's last word
+  std::string known_;     // of them, likewise
   std::vector<Row> rows_;
 };
 

@@ -17,6 +17,10 @@ constexpr double kLeaveS = 1;
 constexpr double kHangUpS = 0.2;
 // The ranks that have come are told at most so often which ones are missing.
 constexpr double kProgressS = 0.02;
+// And what is known of them, where no more have come: strangers may come all the time.
+constexpr double kProgressOfKnownS = 0.5;
+// A rank 0 that will not come holds the job's port for so long, so that those who ask learn it.
+constexpr double kHoldPortS = 3;
 
 // After a failure, late ranks get the reason for so long, instead of waiting until their time-out.
 constexpr double kLingerS = 0.8;
@@ -30,9 +34,11 @@ Rendezvous::Rendezvous(const RendezvousSpec& spec, const char* purpose)
       contact_(&spec_, purpose),
       own_listener_(std::make_unique<JobListener>(spec.secret)) {}
 
-void Rendezvous::Leave(const Status& reason) {
+void Rendezvous::Leave(const Status& reason, double patience_s) {
   PortContact contact(&spec_, kLeave);
-  contact.Leave(reason, Deadline::After(kLeaveS));
+  contact.Leave(reason, Deadline::After(kLeaveS), Deadline::After(patience_s));
+  const Deadline held = Deadline::After(std::min(kHoldPortS, patience_s));
+  while (contact.has_port() && !held.Passed() && !Interrupted()) AwaitReady({});
 }
 
 Status Rendezvous::CheckWanted() const {
@@ -56,6 +62,13 @@ Status Rendezvous::MakeOwnRow(SocketAddress address) {
 std::string Rendezvous::Place() const {
   const std::string domain = spec_.domain.empty() ? "" : Concat(" \"", spec_.domain, "\"");
   return Concat("comm_domain", domain, " at ", spec_.host, " port ", spec_.port);
+}
+
+void Rendezvous::TellWaitingFor(const std::function<Awaited()>& awaited) {
+  waiting_.Tell([&] {
+    const Awaited now = awaited();
+    return Concat(WaitingText(spec_.rank, spec_.comm_domain, now.whom, spec_.job), now.known);
+  });
 }
 
 std::unique_ptr<Rendezvous> Rendezvous::Create(const RendezvousSpec& spec) {
@@ -119,21 +132,31 @@ Status RendezvousLeader::Listen(const SocketAddress& own, PortMessage* request) 
 }
 
 Status RendezvousLeader::TimedOut(const Deadline& deadline) const {
-  const Status refused = ranks_listener_.last_refusal();
-  std::string why;
-  if (!registered_) {
-    why = Concat("; this rank did not reach the job's port, where they look for it: ",
-                 contact_.Failure());
-  } else if (!refused.ok()) {
-    why = Concat("; the last one turned away: ", refused.message());
-  }
   return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not connect within ",
-               deadline.timeout_s(), " s: first contact of ", Place(), why);
+               deadline.timeout_s(), " s: first contact of ", Place(), Known());
+}
+
+// What rank 0 knows of those that are missing.
+std::string RendezvousLeader::Known() const {
+  std::string hindered;
+  if (!registered_) {
+    hindered = Concat("; rank 0 did not reach the job's port, where they look for it: ",
+                      contact_.Failure());
+  } else if (ranks_listener_.lacks_descriptors()) {
+    hindered = Concat("; turned away: ", ranks_listener_.last_refusal().message());
+  }
+  PortHearsay hearsay = contact_.hearsay();
+  std::vector<std::string>& all = hearsay.turned_away;
+  for (const std::string& who : ranks_listener_.turned_away()) {
+    if (std::find(all.begin(), all.end(), who) == all.end()) all.push_back(who);
+  }
+  return hindered + DescribeMissing(present_, spec_.hosts, hearsay);
 }
 
 Status RendezvousLeader::Gather(const Deadline& deadline) {
   while (!Complete()) {
     if (deadline.Passed()) return TimedOut(deadline);
+    TellWaitingFor([this] { return Awaited{RanksMissing(present_, spec_.rank_size), Known()}; });
     COLLOPS_RETURN_IF_ERROR(CheckWanted());
     COLLOPS_RETURN_IF_ERROR(Register());
     Receive();
@@ -234,12 +257,18 @@ Status RendezvousLeader::Admit(Client* client, const Row& row) {
 }
 
 void RendezvousLeader::TellProgress() {
-  if (Complete() || sent_present_ == num_present_ || !tell_again_.Passed()) return;
+  if (Complete() || !tell_again_.Passed()) return;
+  const bool have_come = sent_present_ != num_present_;
+  if (!have_come && !tell_known_again_.Passed()) return;
+  const std::string known = Known();
+  if (!have_come && known == sent_known_) return;
   const std::string missing = RanksMissing(present_, spec_.rank_size);
-  const Frame frame = MessageOf(MessageKind::kProgress).Text(missing).frame();
+  const Frame frame = MessageOf(MessageKind::kProgress).Text(missing).Text(known).frame();
   for (Client& client : clients_) static_cast<void>(client.connection.Send(frame));
   sent_present_ = num_present_;
+  sent_known_ = known;
   tell_again_ = Deadline::After(kProgressS);
+  tell_known_again_ = Deadline::After(kProgressOfKnownS);
 }
 
 // No rank is welcomed before all rows are on their way to all.
@@ -295,6 +324,7 @@ Status RendezvousLeader::AwaitDone(const Deadline& deadline) {
   while (true) {
     COLLOPS_RETURN_IF_ERROR(Look());
     if (num_done_ == spec_.rank_size - 1) return Ok();
+    TellWaitingFor([this] { return Awaited{NotDone(), ", to complete first contact"}; });
     COLLOPS_RETURN_IF_ERROR(CheckWanted());
     COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, NotDone(),
                       " did not complete first contact of ", Place(), " in ", deadline.timeout_s(),

@@ -49,6 +49,12 @@ Status RendezvousMember::Complete(const Deadline& deadline, std::vector<Row>* ro
   while (status.ok() && !welcome_) {
     status = deadline.Passed() ? TimedOut(deadline) : CheckWanted();
     if (status.ok()) status = Wait();
+    if (status.ok() && !welcome_) {
+      TellWaitingFor([this] {
+        const Lack lack = Lacks();
+        return Awaited{lack.whom, lack.why};
+      });
+    }
   }
   if (!status.ok()) End(status);
   contact_.Finish(Deadline::After(0));
@@ -107,7 +113,8 @@ Status RendezvousMember::Serve() {
   if (!followers_.open()) return Ok();
   if (!joined_) {
     const Lack lack = Lacks();
-    followers_.Tell(MessageOf(MessageKind::kWaits).Text(lack.what).Text(lack.why).frame());
+    FieldWriter waits = MessageOf(MessageKind::kWaits);
+    followers_.Tell(waits.Text(lack.whom).Text(lack.what).Text(lack.why).frame());
   }
   return followers_.Serve(joined_ ? &connector_.connection() : nullptr);
 }
@@ -210,10 +217,14 @@ Status RendezvousMember::Listen() {
 // What rank 0 says to a relay is for its followers, too.
 Status RendezvousMember::Handle(const Frame& frame) {
   constexpr size_t kMostProgressBytes = 4096;
+  const auto text = [](FieldReader* from) {
+    return Printable(from->Text(kMostProgressBytes), kMostProgressBytes);
+  };
   FieldReader fields(frame);
   switch (static_cast<MessageKind>(fields.Number())) {
     case MessageKind::kProgress:
-      missing_ = fields.Text(kMostProgressBytes);
+      missing_ = text(&fields);
+      known_ = text(&fields);
       followers_.Tell(frame);
       return Ok();
     case MessageKind::kRows: {
@@ -244,8 +255,9 @@ Status RendezvousMember::Handle(const Frame& frame) {
     case MessageKind::kRelay:
       return TakeRelay(&fields);
     case MessageKind::kWaits:
-      relay_lacks_.what = fields.Text(kMostProgressBytes);
-      relay_lacks_.why = fields.Text(kMostProgressBytes);
+      relay_lacks_.whom = text(&fields);
+      relay_lacks_.what = text(&fields);
+      relay_lacks_.why = text(&fields);
       return Ok();
     case MessageKind::kNone:
     case MessageKind::kRow:
@@ -270,22 +282,34 @@ std::string RendezvousMember::WhyNotJoined() const {
 }
 
 RendezvousMember::Lack RendezvousMember::Lacks() const {
-  if (!missing_.empty()) return {missing_ + " did not connect", ""};
+  const std::string rank_0 = Concat("rank 0 of ", spec_.rank_size);
+  if (!missing_.empty()) return {missing_, missing_ + " did not connect", known_};
   if (role_ != Role::kRelays && !joined_ && !relay_lacks_.what.empty()) return relay_lacks_;
-  if (role_ == Role::kFollows) return {relay_name_ + " has not answered", ""};
-  if (joined_) return {"rank 0 has not answered", ""};
+  if (role_ == Role::kFollows) return {rank_0, relay_name_ + " has not answered", ""};
+  if (joined_) return {rank_0, "rank 0 has not answered", ""};
   if (role_ == Role::kUndecided) {
-    return {"rank 0 did not connect", ": the rank that speaks for this host was not found either"};
+    return {rank_0, "rank 0 did not connect",
+            ": the rank that speaks for this host was not found either"};
   }
+  return LacksRank0();
+}
+
+// Of one that speaks for its host.
+RendezvousMember::Lack RendezvousMember::LacksRank0() const {
+  const std::string rank_0 = Concat("rank 0 of ", spec_.rank_size);
+  const std::string known = DescribeMissing({}, {}, contact_.hearsay());
   if (!introduced_.empty()) {
-    return {Concat("rank 0 listens at ", introduced_, ", which this host has not reached"),
+    return {Concat(rank_0, ", which listens at ", introduced_),
+            Concat("rank 0 listens at ", introduced_, ", which this host has not reached"),
             Concat(": ", WhyNotJoined(),
                    ". May the hosts of this job connect to each other's ports "
-                   "(net.ipv4.ip_local_port_range)?")};
+                   "(net.ipv4.ip_local_port_range)?",
+                   known)};
   }
-  return {"rank 0 did not connect",
+  return {Concat(rank_0, " at ", spec_.host), "rank 0 did not connect",
           Concat(": ", WhyNotJoined(),
-                 ". Does it run, in the same job, with this comm_domain and this COLLOPS_PORT?")};
+                 ". Does it run, in the same job, with this comm_domain and this COLLOPS_PORT?",
+                 known)};
 }
 
 Status RendezvousMember::TimedOut(const Deadline& deadline) const {
