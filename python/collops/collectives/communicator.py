@@ -449,6 +449,12 @@ class Communicator(GroupCalls):
         self._core.close(reason)
         self._is_closed = True
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a communicator belongs to its process and cannot be copied or pickled: call "
+            "collops.init() in each rank"
+        )
+
     def __enter__(self) -> Communicator:
         return self
 

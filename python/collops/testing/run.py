@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import os
 import pickle
@@ -236,7 +237,8 @@ def run_ranks(
         The results in rank order; they must be picklable.
 
     Raises:
-        TypeError: `fn` is no function, `n` no whole number, or `env` has a value that is no text.
+        TypeError: `fn` is no function, or none of a rank and `args`; `n` is no whole number, or
+            `env` has a value that is no text.
         ValueError: `n` is less than 1, or `timeout` no number above 0.
         RuntimeError: this process may not start others, as a worker of multiprocessing.Pool.
         RankErrors: a rank raised, died or took too long; `.errors` has the exceptions. The other
@@ -252,6 +254,7 @@ def run_ranks(
             f"run_ranks: fn must be a function of the rank, got {type(fn).__name__}: pass the "
             "function itself, not what a call of it returns"
         )
+    _check_arguments(fn, args)
     if not hasattr(n, "__index__"):
         raise TypeError(f"run_ranks: n must be a whole number of ranks, got {n!r}")
     n = operator.index(n)
@@ -282,6 +285,22 @@ def run_ranks(
             with interrupts_deferred():
                 _terminate([process for process in processes if process.silent])
                 end_all(processes, TERMINATE_S)
+
+
+def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Raises TypeError if the function cannot be called with a rank and these arguments."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return  # written in C without one
+    try:
+        signature.bind(0, *args)
+    except TypeError as problem:
+        name = getattr(fn, "__name__", repr(fn))
+        raise TypeError(
+            f"run_ranks: each rank calls {name}(rank{', *args' if args else ''}), which does not "
+            f"fit {name}{signature}: {problem}"
+        ) from None
 
 
 def _run_as_threads(

@@ -172,8 +172,9 @@ Status Control::CheckUsable(const char* name) const {
       ": this communicator belongs to the parent process; make a new one after fork()");
   if (!failed()) return Ok();
   const Status failure = Failure();
-  return Error(failure.code(), name, ": this communicator has ended (", domain,
-               "go on with shrink(), or make a new one on all ranks): ", failure.message());
+  const char* others = left() ? "" : "go on with shrink(), or ";
+  return Error(failure.code(), name, ": this communicator has ended (", domain, others,
+               "make a new one on all ranks): ", failure.message());
 }
 
 Status Control::Failure() const {
