@@ -119,9 +119,9 @@ def missing_tools() -> list[str]:
     return missing
 
 
-def configured(*command: str) -> None:
-    """Runs CMake's configuration, whose own words stand above the one line of its failure."""
-    status = subprocess.run(command).returncode
+def run_cmake(*command: str, env: dict[str, str] | None = None) -> None:
+    """Runs CMake, whose own words, or the compiler's, stand above the one line of its failure."""
+    status = subprocess.run(command, env=env).returncode
     if status != 0:
         raise SystemExit(f"collops: CMake ended with status {status}; the reason stands above")
 
@@ -149,7 +149,7 @@ class CMakeBuild(build_ext):
         print(f"collops: {expected(int(jobs))}", flush=True)
         # ccache takes a precompiled header only if it may trust its defines and times.
         env = {"CCACHE_SLOPPINESS": "pch_defines,time_macros", **os.environ}
-        subprocess.run([cmake, "--build", str(folder), "-j", jobs], check=True, env=env)
+        run_cmake(cmake, "--build", str(folder), "-j", jobs, env=env)
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         install = [cmake, "--install", str(folder), "--component", "python", "--strip"]
         subprocess.run([*install, "--prefix", str(target)], check=True)
@@ -178,7 +178,7 @@ class CMakeBuild(build_ext):
         self._forget_other_tools(folder, "\n".join([version, *arguments]))
         ninja = shutil.which("ninja")
         place = [f"-DCMAKE_MAKE_PROGRAM={ninja}"] if ninja else []
-        configured(cmake, "-S", str(ROOT), "-B", str(folder), *arguments, *place)
+        run_cmake(cmake, "-S", str(ROOT), "-B", str(folder), *arguments, *place)
         return cmake, folder
 
     @staticmethod

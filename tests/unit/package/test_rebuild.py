@@ -73,7 +73,9 @@ def isolated(folder: Path, json: str = "3.11.3") -> dict[str, str]:
     return {**kept, "PATH": path, "PYTHONPATH": str(folder), "CCACHE_DISABLE": "1"}
 
 
-def build(checkout: Path, environment: dict[str, str]) -> tuple[list[str], str]:
+def build(
+    checkout: Path, environment: dict[str, str], fails: bool = False
+) -> tuple[list[str], str]:
     """Builds the module; returns the names of the sources that were compiled, and the output."""
     done = subprocess.run(
         [sys.executable, "setup.py", "build_ext", "--inplace"],
@@ -84,7 +86,7 @@ def build(checkout: Path, environment: dict[str, str]) -> tuple[list[str], str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    assert done.returncode == 0, done.stdout
+    assert (done.returncode != 0) == fails, done.stdout
     return sorted(re.findall(r"Building CXX object .*/(\w+)\.cpp\.o", done.stdout)), done.stdout
 
 
@@ -100,6 +102,11 @@ def test_a_second_build_compiles_only_what_has_changed(checkout: Path, tmp_path:
     compiled, _ = build(checkout, isolated(tmp_path / "fourth", json="3.12.0"))
     assert compiled == ["first", "module", "second"]
     assert re.search(r"^collops: compiling, \d+ at once: \d+ to \d+ ", output, re.MULTILINE)
+    # What the compiler said is not followed by a traceback of setuptools.
+    (checkout / "ops" / "second.cpp").write_text("int Second() { return wrong; }\n")
+    _, output = build(checkout, isolated(tmp_path / "fifth"), fails=True)
+    assert "wrong" in output and "Traceback" not in output
+    assert output.endswith("\ncollops: CMake ended with status 1; the reason stands above\n")
 
 
 @pytest.mark.slow
