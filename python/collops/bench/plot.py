@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from collops.bench.operator import Row
+from collops.bench.shares import size_text
 from collops.golden.compare.limits import robust_limits
 
 # The colours of the parts, in their order, and of the rest of a call.
@@ -20,6 +21,8 @@ _WIDTH, _BAR, _MARGIN = 6.2, 0.3, 1.0
 _CUT = 4.0
 _MARGIN_OF_X = 0.18
 _ROOM_OF_Y = 1.6
+_MOST_TICKS = 7
+_ROW = 0.15  # inches of a bar with its value
 # The y and the x of each line.
 Line = tuple[Sequence[float], Sequence[float]]
 
@@ -57,12 +60,24 @@ def save_panels(path: Path, panels: Sequence[Panel], across: int = _ACROSS) -> N
 
 
 def panels_figure(panels: Sequence[Panel], across: int = _ACROSS) -> Any:
-    """The picture of panels with lines."""
-    figure, axes = _figure(len(panels), across, 5.4, 4.0)
-    for panel, axis in zip(panels, axes, strict=True):
+    """The picture of panels with lines; those whose lines have one point each share a panel."""
+    lined = [panel for panel in panels if panel.lines and not _is_of_one_point(panel)]
+    alone: dict[str, list[Panel]] = {}
+    for panel in filter(_is_of_one_point, panels):
+        alone.setdefault(panel.y_name, []).append(panel)
+    rows = [sum(1 + len(one.lines) for one in group) for group in alone.values()]
+    height = max([4.0, *(_ROW * count for count in rows)])
+    figure, axes = _figure(max(1, len(lined) + len(alone)), across, 5.4, height)
+    for panel, axis in zip(lined, axes, strict=False):
         _draw_lines(axis, panel)
+    for one, axis in zip(alone.values(), axes[len(lined) :], strict=False):
+        _draw_points(axis, one)
     figure.tight_layout()
     return figure
+
+
+def _is_of_one_point(panel: Panel) -> bool:
+    return bool(panel.lines) and all(len(xs) == 1 for xs, _ in panel.lines.values())
 
 
 def _figure(panels: int, across: int, width: float, height: float, legend: float = 0.0) -> Any:
@@ -78,11 +93,48 @@ def _figure(panels: int, across: int, width: float, height: float, legend: float
     return figure, axes[:panels]
 
 
+def _style(panel: Panel, label: str) -> Mapping[str, Any]:
+    limit = {"linestyle": "--", "color": "black"}
+    return limit if label == panel.dashed else panel.styles.get(label, {"marker": "o"})
+
+
+def _draw_points(axis: Any, panels: Sequence[Panel]) -> None:
+    """The values as bars: under the title of each panel one for each line."""
+    values = [ys[0] for panel in panels for _, ys in panel.lines.values()]
+    end = longest_bar(values) * (1 + _MARGIN_OF_X)
+    heads, names = 0, []
+    for panel in panels:
+        x = next(xs[0] for xs, _ in panel.lines.values())
+        title = f"{panel.title}, {_x_text(panel, x)}" if x > 0 else panel.title
+        axis.text(0, heads, f" {title}", va="center", fontsize=8)
+        for y, (label, (_, [value])) in enumerate(panel.lines.items(), heads + 1):
+            style = _style(panel, label)
+            hatch = "//" if style.get("linestyle") == "--" else ""
+            color = style.get("color", _COLORS[0])
+            axis.barh(y, min(value, end), 0.8, color=color, hatch=hatch, edgecolor="white")
+            text, at, side = (f" {value:.3g}", value, "left")
+            if value > end:
+                text, at, side = (f"cut: {value:.3g} >> ", end, "right")
+            axis.text(at, y, text, va="center", ha=side, fontsize=7)
+            names.append((y, label))
+        heads += 1 + len(panel.lines)
+    if panels[0].marked is not None:
+        axis.axvline(panels[0].marked, color="black", linewidth=0.8)
+        end = max(end, 1.1 * panels[0].marked)
+    axis.set_title("one size each", fontsize=9)
+    axis.set_xlabel(panels[0].y_name, fontsize=8)
+    axis.set_xlim(0, end)
+    axis.set_yticks([y for y, _ in names], [label for _, label in names], fontsize=7)
+    axis.set_ylim(heads - 0.4, -0.6)
+
+
+def _x_text(panel: Panel, x: float) -> str:
+    return size_text(int(x)) if panel.x_name == "bytes" else f"{x:g} {panel.x_name}"
+
+
 def _draw_lines(axis: Any, panel: Panel) -> None:
     for label, (xs, ys) in panel.lines.items():
-        limit = {"linestyle": "--", "color": "black"}
-        style = limit if label == panel.dashed else panel.styles.get(label, {"marker": "o"})
-        axis.plot(xs, ys, label=label, **style)
+        axis.plot(xs, ys, label=label, **_style(panel, label))
     axis.set_title(panel.title, fontsize=9)
     axis.set_xlabel(panel.x_name, fontsize=8)
     axis.set_ylabel(panel.y_name, fontsize=8)
@@ -90,6 +142,10 @@ def _draw_lines(axis: Any, panel: Panel) -> None:
     sized = any(x > 0 for xs, _ in panel.lines.values() for x in xs)
     if sized:
         axis.set_xscale("log", base=2)
+        sizes = sorted({x for xs, _ in panel.lines.values() for x in xs if x > 0})
+        if panel.x_name == "bytes" and len(sizes) <= _MOST_TICKS:
+            axis.set_xticks(sizes, [size_text(int(x)) for x in sizes], fontsize=8)
+            axis.minorticks_off()
     if panel.marked is not None:
         axis.axhline(panel.marked, color="black", linewidth=0.8)
         values = np.array([panel.marked, *(y for _, ys in panel.lines.values() for y in ys)])

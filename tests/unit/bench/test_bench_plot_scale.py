@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from collops.bench.operators import load
-from collops.bench.plot import draw_bars, drawn_parts, fit_scale, longest_bar
+from collops.bench.plot import (
+    Panel,
+    draw_bars,
+    drawn_parts,
+    fit_scale,
+    longest_bar,
+    panels_figure,
+)
 
 LINEAR: Any = load("linear_parallel")
 
@@ -59,3 +66,26 @@ def test_lines_without_outliers_keep_their_axis() -> None:
     fit_scale(panel, [])
     assert panel.get_ylim() == before
     assert len(panel.texts) == 0
+
+
+def test_panels_of_one_point_are_bars_of_one_panel_with_their_values() -> None:
+    pytest.importorskip("matplotlib")
+    dashed = {"window": {"linestyle": "--"}}
+    lines = {"plain": ([16384], [0.5]), "window": ([16384], [0.25])}
+    one = Panel("a", "bytes", "times", lines, styles=dashed, marked=1.0)
+    sized = Panel("b", "bytes", "times", {"plain": ([64, 1 << 20], [1.0, 2.0])})
+    lines = {"plain": ([64], [90.0]), "window": ([64], [0.75])}
+    other = Panel("c", "bytes", "times", lines, styles=dashed)
+    nothing = Panel("d", "bytes", "GB/s", {})
+    lined, bars = panels_figure([one, sized, other, nothing]).axes[:2]
+    assert [tick.get_text() for tick in lined.get_xticklabels()] == ["64", "1m"]
+    assert [text.get_text().strip() for text in bars.texts] == [
+        *("a, 16k", "0.5", "0.25"),
+        *("c, 64", "cut: 90 >>", "0.75"),
+    ]
+    names = [tick.get_text() for tick in bars.get_yticklabels()]
+    assert names == ["plain", "window", "plain", "window"]
+    assert [bool(bar.get_hatch()) for bar in bars.patches] == [False, True, False, True]
+    assert bars.get_xlabel() == "times"
+    assert any(list(line.get_xdata()) == [1.0, 1.0] for line in bars.lines)
+    assert bars.get_xlim()[1] < 2
