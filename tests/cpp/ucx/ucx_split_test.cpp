@@ -30,7 +30,7 @@ std::shared_ptr<Communicator> Join(int rank, int port) {
   std::unique_ptr<control::Meeting> meeting;
   const collops::JobPlace place = {"127.0.0.1", 0, rank == 0, ""};
   const Status made = control::HostsMeeting::Create(
-      spec, job, place, control::Board::Bytes(spec.rank_size), &meeting);
+      spec, job, place, nullptr, control::Board::Bytes(spec.rank_size), &meeting);
   EXPECT_EQ(made.message(), "");
   return std::make_shared<ucx::UcxCommunicator>(
       std::make_shared<Control>(spec, std::move(meeting)));
