@@ -3,12 +3,14 @@
 // ATB.
 //
 //   COLLOPS_BACKEND=shm COLLOPS_JOB_ID=$$ build/example/atb_program
+//   COLLOPS_BACKEND=shm collops run -n 4 build/example/atb_program
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <collops/atb.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -211,6 +213,8 @@ int RunRank(int index) {
 }  // namespace
 
 int main() {
+  // Where a launcher has started this process as one of the ranks, it starts no others.
+  if (const char* rank = std::getenv("RANK")) return RunRank(std::atoi(rank));
   for (int rank = 0; rank < kRanks; ++rank) {
     if (fork() == 0) return RunRank(rank);
   }

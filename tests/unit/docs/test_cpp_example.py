@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,6 +36,8 @@ def test_examples_build_against_the_installed_package(core_prefix: Path, tmp_pat
     assert "gathered on each of them" in run(tmp_path / "uneven_gather")
     said = run(tmp_path / "atb_program", COLLOPS_BACKEND="shm", COLLOPS_JOB_ID=str(tmp_path))
     assert said == "4 ranks gathered their rows and multiplied on a grid\n"
+    ranks = [sys.executable, "-m", "collops", "run", "-n", "4", tmp_path / "atb_program"]
+    assert run(*ranks, COLLOPS_BACKEND="shm") == ""
 
 
 def test_installed_headers_stand_alone(core_prefix: Path, tmp_path: Path) -> None:
