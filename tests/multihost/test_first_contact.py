@@ -86,7 +86,7 @@ def stranger(host: Host, address: str, what: str) -> Iterator[None]:
 
 
 # Longer than the ten seconds after which a waiting rank says so. All of it passes, on any machine.
-WAIT = {"COLLOPS_TIMEOUT_S": f"{min(patience(12), 20):g}"}
+WAIT = {"COLLOPS_TIMEOUT_S": f"{min(patience(20), 30):g}"}
 
 
 def line_of(errors: str, rank: int, whom: str) -> str:
@@ -188,6 +188,36 @@ def test_a_host_without_ucx_tells_the_others(
     told = found[1 - lacking][2]
     place = f" on node{lacking}, 10.77.0.{lacking + 1}) left before first contact of comm_domain"
     assert place in told and why in told and "/nowhere/libucp.so.0" in told
+
+
+DECLINING = """
+import time
+import collops
+
+def seconds(*place, **words):
+    begin = time.monotonic()
+    try:
+        collops.init(*place, backend="ucx", **words)
+    except collops.Error as error:
+        assert error.name == "ERROR_UNSUPPORTED"
+        return time.monotonic() - begin
+
+print(seconds(0, 1, comm_domain="alone"), seconds() and seconds())
+"""
+
+
+def test_without_ucx_it_waits_for_others_to_tell_once(
+    tmp_path: Path, two_hosts: list[Host]
+) -> None:
+    """And for nobody where the rank is alone."""
+    program = tmp_path / "declining.py"
+    program.write_text(DECLINING, encoding="utf-8")
+    ranks = Ranks(tmp_path, two_hosts, [0, 1])
+    for status, out, errors in ranks.run(
+        str(program), {"COLLOPS_UCX_LIBRARY": "/nowhere/libucp.so.0"}
+    ):
+        assert status == 0, errors
+        assert max(map(float, out.split()[-2:])) < patience(2)
 
 
 def test_a_port_that_a_stranger_has(tmp_path: Path, two_hosts: list[Host]) -> None:

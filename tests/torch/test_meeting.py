@@ -41,11 +41,10 @@ def _meet(place: str, rank: int, size: int, timeout_s: float) -> str:
     """What a rank hears that meets others at a store."""
     where = {"init_method": place} if place else {"store": dist.HashStore()}
     limit = timedelta(seconds=timeout_s)
-    begin = time.monotonic()
     try:
         dist.init_process_group("collops", timeout=limit, rank=rank, world_size=size, **where)
     except collops.Error as error:
-        return f"{error.name} after {time.monotonic() - begin:.0f} s: {error.message}"
+        return f"{error.name}: {error.message}"
     heard = f"met {int(total())}"
     dist.destroy_process_group()
     return heard
@@ -55,7 +54,7 @@ def _meet(place: str, rank: int, size: int, timeout_s: float) -> str:
 def test_a_rank_that_is_missing_is_named(way: str, tmp_path: Path) -> None:
     place = "" if way == "hash" else _place(way, tmp_path)
     for text in run_ranks(lambda rank: _meet(place, rank, 4, 2), 2 if place else 1):
-        assert text.startswith("ERROR_TIMEOUT after 2 s: group '0': "), text
+        assert text.startswith("ERROR_TIMEOUT: group '0': "), text
         missing = "ranks 2, 3 of 4" if place else "ranks 1, 2, 3 of 4"
         assert f"{missing} did not connect within 2 s" in text
 
@@ -63,7 +62,7 @@ def test_a_rank_that_is_missing_is_named(way: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["tcp", "file"])
 def test_a_missing_rank_0_is_named(way: str, tmp_path: Path) -> None:
     [text] = run_ranks(lambda _: _meet(_place(way, tmp_path), 1, 2, 2), 1)
-    assert text.startswith("ERROR_TIMEOUT after ") and "rank 0 " in text, text
+    assert text.startswith("ERROR_TIMEOUT: ") and "rank 0 " in text, text
 
 
 def test_a_rank_that_is_missing_in_a_new_group_is_named() -> None:

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMostRanks = 7;
 // From the moment a rank has the error to the end of the new group's first call.
-const double kAtOnceS = check::Patience(1.0);
+const double kAtOnceS = check::Patience(3.0);
 
 // What the processes of a draw see.
 struct Common {

@@ -29,6 +29,19 @@ struct PendingGroups {
 };
 PerProcess<PendingGroups> pending_here;
 
+// The groups that this process has declined, likewise.
+struct DeclinedGroups {
+  std::mutex mutex;
+  std::set<std::pair<int, std::string>> all;
+};
+PerProcess<DeclinedGroups> declined_here;
+
+bool IsDeclinedAgain(const GroupSpec& spec) {
+  DeclinedGroups& declined = declined_here.Get();
+  const std::lock_guard<std::mutex> lock(declined.mutex);
+  return !declined.all.emplace(spec.rank, spec.comm_domain).second;
+}
+
 // Why a rank leaves first contact. Rank 0, whom the others ask, says for every other rank who it
 // is.
 Status Left(int rank, const std::string& reason) {
@@ -116,10 +129,11 @@ Status Control::Create(const GroupSpec& spec, const SegmentShape& of_backend,
 
 void Control::Decline(const GroupSpec& spec, const Status& reason) {
   constexpr double kPatienceS = 10;
-  if (spec.table != nullptr && !spec.table->completed) return;
+  if (spec.rank_size == 1 || (spec.table != nullptr && !spec.table->completed)) return;
   std::unique_ptr<Meeting> meeting;
   const Status made = MakeMeeting(spec, spec.table, SegmentOf(spec, 0), Reach::kHosts, &meeting);
-  if (made.ok()) meeting->Decline(reason, std::min(spec.timeout_s, kPatienceS));
+  if (!made.ok()) return;
+  meeting->Decline(reason, IsDeclinedAgain(spec) ? 0 : std::min(spec.timeout_s, kPatienceS));
 }
 
 Control::Control(const GroupSpec& spec, const JobIdentity& job, const SegmentShape& of_backend,

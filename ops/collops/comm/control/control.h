@@ -50,7 +50,7 @@ class Control {
   static Status Create(const GroupSpec& spec, const SegmentShape& of_backend,
                        std::shared_ptr<Control>* control, Reach reach = Reach::kOneHost);
   // Instead of Create(), for a rank that cannot come: those that wait for it elsewhere get
-  // `reason`. Waits at most ten seconds until there is somebody who can be told.
+  // `reason`. The first time it waits until there is somebody who can be told, at most ten seconds.
   static void Decline(const GroupSpec& spec, const Status& reason);
   // Begins first contact, which creates the memory that the ranks of this host share: the board,
   // and what the backend puts behind it. Only tests set `steps_before`: the first step

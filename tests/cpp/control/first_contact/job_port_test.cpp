@@ -206,7 +206,7 @@ TEST(WhoWaitsAtThePortLearnsWhomItHasTurnedAway) {
   };
   turn_away(2);
   std::thread waits([&] {
-    const Status status = Meet(SpecOf("p", 1, 4, port, false), check::Patience(3));
+    const Status status = Meet(SpecOf("p", 1, 4, port, false), check::Patience(6));
     EXPECT_EQ(status.code(), ERROR_TIMEOUT);
     for (const int rank : {2, 3}) {
       EXPECT_CONTAINS(status.message(), Concat("127.0.0.1, which says it is rank ", rank, " on ",
@@ -216,6 +216,24 @@ TEST(WhoWaitsAtThePortLearnsWhomItHasTurnedAway) {
   usleep(1000000);
   turn_away(3);
   waits.join();
+}
+
+// As where its host had no library, and has one now: rank 0 makes the group again.
+TEST(ANewProcessOfARankIsNotTheOneThatLeft) {
+  const int port = FreePort();
+  std::shared_ptr<JobPort> held;
+  bool taken = false;
+  EXPECT_EQ(JobPort::Share(At("127.0.0.1", port), kSecret, &held, &taken).message(), "");
+  ExpectWell({ranks::Start([&] {
+    Rendezvous::Create(SpecOf("n", 1, 2, port, false))->Leave(Error(ERROR_UNSUPPORTED, "no UCX"));
+  })});
+  std::thread again([&] {
+    RendezvousSpec spec = SpecOf("n", 0, 2, port, false);
+    spec.meeting = 1;
+    EXPECT_EQ(Meet(spec).message(), "");
+  });
+  EXPECT_EQ(Meet(SpecOf("n", 1, 2, port, false)).message(), "");
+  again.join();
 }
 
 // All have made the domain once before, without meeting.

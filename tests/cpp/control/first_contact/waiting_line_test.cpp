@@ -91,10 +91,10 @@ TEST(AfterTenSecondsEachRankSaysWhatRank0KnowsOfTheMissing) {
   };
   const SavedErrors errors[3];
   std::string known =
-      "; the rank table places ranks 3, 4 on node2; turned away: 127.0.0.1, which "
-      "says it is rank 3 on " +
-      collops::control::HostName() + " and has another key; rank 4 (on " +
-      collops::control::HostName() + ", 127.0.0.1) asked at the job's port, and did not come";
+      "; the rank table places ranks 3, 4 on node2; rank 4 (on " + collops::control::HostName() +
+      ", 127.0.0.1) asked at the job's port, and did not come; turned away: 127.0.0.1, which says "
+      "it is rank 3 on " +
+      collops::control::HostName() + " and has another key";
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {

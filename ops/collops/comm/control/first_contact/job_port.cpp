@@ -167,10 +167,10 @@ void JobPort::TakeRequest(Client* client, const PortMessage& request) {
   client->request = request;
   const Claim& claim = client->claim;
   if (claim.purpose == kLeave) return Leave(*client);
-  // Its earlier meetings are over.
+  // Its earlier meetings are over, and so are those of a process that was this rank before.
   const auto is_over = [&](const Leaver& leaver) {
     return leaver.domain == claim.domain && leaver.rank == claim.rank &&
-           leaver.meeting != request.meeting;
+           (leaver.meeting != request.meeting || leaver.pid != request.pid);
   };
   leavers_.erase(std::remove_if(leavers_.begin(), leavers_.end(), is_over), leavers_.end());
   for (const Leaver& leaver : leavers_) {
@@ -267,7 +267,8 @@ void JobPort::Leave(const Client& client) {
                        !other.answered;
     if (waits) Answer(&other, RefusalOf(reason));
   }
-  leavers_.push_back({claim.domain, claim.rank, client.request.meeting, reason});
+  leavers_.push_back(
+      {claim.domain, claim.rank, client.request.pid, client.request.meeting, reason});
   if (leavers_.size() > kMostLeavers) leavers_.pop_front();
 }
 

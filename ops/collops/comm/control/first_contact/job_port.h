@@ -59,6 +59,7 @@ class JobPort {
   struct Leaver {
     std::string domain;
     int rank = 0;
+    pid_t pid = 0;
     uint64_t meeting = 0;
     Status reason;
   };

@@ -56,11 +56,6 @@ std::string HostText(const std::string& name, const std::string& address) {
 std::string DescribeMissing(const RankSet& present, const std::vector<std::string>& hosts,
                             const PortHearsay& hearsay) {
   std::string text = Places(present, hosts);
-  std::string strangers;
-  for (const std::string& who : hearsay.turned_away) {
-    strangers += Concat(strangers.empty() ? "; turned away: " : " | ", who);
-  }
-  text += strangers;
   Listed asked;
   for (const auto& [rank, where] : hearsay.asked) {
     if (rank < present.size() && !present.Contains(rank)) {
@@ -70,6 +65,12 @@ std::string DescribeMissing(const RankSet& present, const std::vector<std::strin
   if (asked.number() > 0) {
     text += Concat("; ", asked.Text(), " asked at the job's port, and did not come");
   }
+  // Last, as a stranger may say much.
+  std::string strangers;
+  for (const std::string& who : hearsay.turned_away) {
+    strangers += Concat(strangers.empty() ? "; turned away: " : " | ", who);
+  }
+  text += strangers;
   if (text.size() > kMostKnownBytes) text = text.substr(0, kMostKnownBytes - 3) + "...";
   return text;
 }
