@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 import os
@@ -193,6 +194,7 @@ def _stack(thread: threading.Thread) -> str:
 
 GRACE_S = 5.0  # once a rank has failed, for the others to end by themselves
 TERMINATE_S = 2.0  # after SIGTERM, for a rank to end
+_SHOWN_PARAMETERS = 8  # of a function that does not fit
 
 _DEAF = (
     ", and did not end by SIGTERM: it ignores the signal, or native code does not return, as where "
@@ -290,17 +292,32 @@ def run_ranks(
 def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """Raises TypeError if the function cannot be called with a rank and these arguments."""
     try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):
-        return  # written in C without one
+        # A decorator may supply arguments to the function that it wraps.
+        signature = inspect.signature(fn, follow_wrapped=False)
+    except Exception:  # written in C without one, or its annotations name what is not there
+        return
     try:
         signature.bind(0, *args)
     except TypeError as problem:
-        name = getattr(fn, "__name__", repr(fn))
+        name = _name_of(fn)
         raise TypeError(
             f"run_ranks: each rank calls {name}(rank{', *args' if args else ''}), which does not "
-            f"fit {name}{signature}: {problem}"
+            f"fit {name}{_names_of_parameters(signature)}: {problem}"
         ) from None
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def _names_of_parameters(signature: inspect.Signature) -> str:
+    """The parameters in brackets, without defaults and annotations, which may be long."""
+    empty = inspect.Parameter.empty
+    bare = [each.replace(default=empty, annotation=empty) for each in signature.parameters.values()]
+    text = str(inspect.Signature(bare[:_SHOWN_PARAMETERS]))
+    return text if len(bare) <= _SHOWN_PARAMETERS else f"{text[:-1]}, ...)"
 
 
 def _run_as_threads(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,6 +27,54 @@ from tests import programs
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_start_methods(method: str) -> None:
     assert run_ranks(divmod, 3, 2, start_method=method) == [(0, 0), (0, 1), (1, 0)]
+
+
+def supplied(fn: Callable[..., Any]) -> Callable[[int], Any]:
+    """A decorator that supplies the second argument."""
+
+    @functools.wraps(fn)
+    def call(rank: int) -> Any:
+        return fn(rank, 2)
+
+    return call
+
+
+class Unsigned:
+    """A function whose signature cannot be had, as of names that are not defined."""
+
+    @property
+    def __signature__(self) -> Any:
+        raise NameError("name 'Missing' is not defined")
+
+    def __call__(self, rank: int) -> tuple[int, int]:
+        return divmod(rank, 2)
+
+
+class Wrapper:
+    """A function that supplies an argument, with the looks of another one."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+
+    def __call__(self, rank: int) -> Any:
+        return self.fn(rank, 2)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        supplied(lambda rank, divisor: divmod(rank, divisor)),
+        mock.patch("os.getcwd", return_value=2)(lambda rank, cwd: divmod(rank, cwd())),
+        Wrapper(lambda rank, divisor: divmod(rank, divisor)),
+        functools.partial(supplied(lambda rank, divisor: divmod(rank, divisor))),
+        functools.lru_cache(lambda rank: divmod(rank, 2)),
+        Unsigned(),
+    ],
+    ids=["wraps", "mock", "wrapper", "partial", "cache", "no signature"],
+)
+def test_functions_that_wrap_another(fn: Callable[..., Any]) -> None:
+    assert run_ranks(fn, 2) == [(0, 0), (0, 1)]
 
 
 def test_environment() -> None:
@@ -278,7 +329,7 @@ def test_ctrl_c_between_two_starts_leaves_no_rank(monkeypatch: pytest.MonkeyPatc
 def test_a_process_that_may_start_no_other_is_told() -> None:
     told = pytest.raises(RuntimeError, match="a daemon of multiprocessing, such as a worker of")
     with multiprocessing.get_context("fork").Pool(1) as pool, told:
-        pool.apply(run_ranks, (divmod, 1))
+        pool.apply(run_ranks, (divmod, 1, 2))
 
 
 def test_a_main_module_that_does_not_end_is_the_reason(tmp_path: Path) -> None:
