@@ -34,6 +34,11 @@ _BEGINNINGS = {
 _LIKE = {_NPY: "like a .npy", _ZIP: "like a .npz or .pt", _PICKLE: "like a pickle"}
 _SHOWN = 16  # bytes of a file of another kind
 _OBJECTS = "holds Python objects, which are not read: save tensors of numbers alone"
+_SAVE = "save its tensors with torch.save"
+# What torch calls classes and functions that it does not unpickle.
+_CLASS = re.compile(r"\bGLOBAL\b|Unsupported class|allowlisted|call reduce|imported to load")
+_FRAME = "Unsupported operand 149"  # which begins a pickle of protocol 4 or 5
+_MOST_OF_TORCH = 200  # characters of its words
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -162,10 +167,10 @@ def _torch_entries(path: Path) -> dict[str, Array]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise ValueError(f"{path}: {_OBJECTS}") from None
     except Exception as error:
-        raise _damaged(path, error) from None
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise ValueError(f"{path}: {_why_not_loaded(error)}") from None
     if isinstance(loaded, dict):
         named = {str(name): value for name, value in loaded.items()}
     elif isinstance(loaded, (list, tuple)):
@@ -177,6 +182,23 @@ def _torch_entries(path: Path) -> dict[str, Array]:
             what = f"{name!r} is" if name else "it holds"
             raise ValueError(f"{path}: {what} a {type(value).__name__}, expected a tensor")
     return {name: _of_torch(torch, value) for name, value in named.items()}
+
+
+def _why_not_loaded(error: Exception) -> str:
+    """Say in one line why torch.load failed, whose own words are a page of advice."""
+    text = str(error)
+    if "TorchScript archive" in text:
+        return "is a TorchScript archive (torch.jit.save), which is not read: " + _SAVE
+    if isinstance(error, EOFError):
+        return "is cut short in its pickle"
+    if isinstance(error, pickle.UnpicklingError):
+        text = text.rpartition("WeightsUnpickler error:")[2].strip()
+        if _CLASS.search(text):
+            return _OBJECTS
+        if _FRAME in text:
+            return "is a pickle of a protocol above 2, which is not read: " + _SAVE
+    [line, *_] = text.strip().splitlines() or [type(error).__name__]
+    return f"is damaged ({line.partition('. This is an internal')[0][:_MOST_OF_TORCH]})"
 
 
 def _without_torch(path: Path) -> str:
@@ -219,7 +241,11 @@ def _check_kind(path: Path) -> None:
         beginning = file.read(_SHOWN)
     if problem := _not_of_kind(beginning, path.suffix):
         raise ValueError(f"{path}: {problem}")
-    if beginning.startswith(_ZIP) and not zipfile.is_zipfile(path):
+    try:
+        whole = not beginning.startswith(_ZIP) or zipfile.is_zipfile(path)
+    except zipfile.BadZipFile as error:  # as of an archive on several disks
+        raise _damaged(path, error) from None
+    if not whole:
         raise ValueError(f"{path}: is cut short: the list at the end of a zip archive is missing")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import struct
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -93,12 +95,82 @@ def test_an_entry_of_another_kind_is_named(tmp_path: Path) -> None:
         read_outputs(tmp_path / "x.npz")
 
 
-def test_a_pt_of_objects_says_so(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    (tmp_path / "x.pt").write_bytes(pickle.dumps({"a": Bomb(tmp_path / "mark")}))
-    with pytest.raises(ValueError, match=r"x.pt: holds Python objects, which are not read: save"):
-        read_outputs(tmp_path / "x.pt")
+@pytest.mark.parametrize("ending", ["npz", "pt"])
+def test_an_archive_whose_list_stands_on_a_second_disk(tmp_path: Path, ending: str) -> None:
+    archive(tmp_path / "x.npz", header("(1,)") + b"1")
+    data = (tmp_path / "x.npz").read_bytes()
+    end = data.index(b"PK\x05\x06")
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 2)
+    (tmp_path / f"x.{ending}").write_bytes(data[:end] + locator + data[end:])
+    with pytest.raises(ValueError, match=rf"x.{ending}: zipfiles that span multiple disks are not"):
+        read_outputs(tmp_path / f"x.{ending}")
+
+
+_SAVE = "save its tensors with torch.save"
+_OBJECTS = "holds Python objects, which are not read: save tensors of numbers alone"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps({"a": Bomb(Path("mark"))}, 2), _OBJECTS),
+        (
+            pickle.dumps({"a": Bomb(Path("mark"))}, 4),
+            f"is a pickle of a protocol above 2, which is not read: {_SAVE}",
+        ),
+        (b"\x80\x02\xff\xff", "is damaged (Unsupported operand 255)"),
+        (
+            b"\x80\x02X\x02\x00\x00\x00\xff\xfe.",
+            "is damaged ('utf-8' codec can't decode byte 0xff in position 0: invalid start byte)",
+        ),
+        (b"\x80\x02", "is cut short in its pickle"),
+    ],
+    ids=["objects", "protocol", "operand", "text", "short"],
+)
+def test_a_pt_that_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "x.pt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        read_outputs(path)
+    assert str(caught.value) == f"{path}: {message}"
+    # torch's archives hold the same pickle.
+    torch.save(torch.ones(3), tmp_path / "right.pt")
+    right = zipfile.ZipFile(tmp_path / "right.pt")
+    with right, zipfile.ZipFile(path, "w") as changed:
+        for entry in right.namelist():
+            changed.writestr(entry, content if entry.endswith("data.pkl") else right.read(entry))
+    with pytest.raises(ValueError) as caught:
+        read_outputs(path)
+    assert str(caught.value) == f"{path}: {message}"
     assert not (tmp_path / "mark").exists()
+
+
+def test_a_pt_whose_archive_torch_does_not_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "x.pt"
+    torch.save(torch.ones(3), path)
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + data[4:].replace(b"PK\x03\x04", b"PK\x03\x05"))
+    with pytest.raises(ValueError) as caught:
+        read_outputs(path)
+    assert str(caught.value).startswith(f"{path}: is damaged (PytorchStreamReader failed ")
+    assert "miniz" not in str(caught.value)
+
+
+def test_a_torchscript_archive_says_so(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "x.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(torch.nn.ReLU()), path)
+    with pytest.raises(ValueError) as caught:
+        read_outputs(path)
+    said = "is a TorchScript archive (torch.jit.save), which is not read"
+    assert str(caught.value) == f"{path}: {said}: {_SAVE}"
 
 
 def header(shape: str, descr: str = "'|i1'") -> bytes:
