@@ -110,12 +110,12 @@ def _picture(mask: npt.NDArray[np.bool_], name: str) -> str:
     """Return a small picture of an output: a square is the redder the more of it is wrong."""
     cells = _folded(mask)
     rows, columns = (min(n, _SIDE) for n in cells.shape)
-    edges = [np.arange(n) * size // n for n, size in zip((rows, columns), cells.shape, strict=True)]
-    shares = cells.astype(np.float64)
-    for axis, starts in enumerate(edges):
-        lengths = np.diff([*starts, cells.shape[axis]])
-        shares = np.add.reduceat(shares, starts, axis=axis)
-        shares /= lengths[:, None] if axis == 0 else lengths
+    lines, across = (
+        [slice(i * size // n, (i + 1) * size // n) for i in range(n)]
+        for n, size in zip((rows, columns), cells.shape, strict=True)
+    )
+    wrong = np.array([[np.count_nonzero(cells[a, b]) for b in across] for a in lines])
+    shares = wrong / np.maximum(_elements_of(lines, across, mask.size), 1)
     squares = "".join(
         f"<rect class=wrong x={c} y={r} width=1 height=1{_opacity(float(shares[r, c]))} />"
         for r, c in np.argwhere(shares).tolist()
@@ -125,6 +125,17 @@ def _picture(mask: npt.NDArray[np.bool_], name: str) -> str:
     caption = escape(f"{name or 'output'}: {int(mask.sum())} of {mask.size} wrong{folded}")
     svg = f"<svg {size} preserveAspectRatio=none>{squares}</svg>"
     return f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
+
+
+def _elements_of(
+    lines: Sequence[slice], across: Sequence[slice], size: int
+) -> npt.NDArray[np.int64]:
+    """Return how many of an output's elements each square has; the last line may be cut short."""
+    heights, widths = (np.array([one.stop - one.start for one in s]) for s in (lines, across))
+    counts = np.outer(heights, widths)
+    last = size - (lines[-1].stop - 1) * across[-1].stop
+    counts[-1] -= [one.stop - min(max(one.start, last), one.stop) for one in across]
+    return counts
 
 
 def _opacity(share: float) -> str:

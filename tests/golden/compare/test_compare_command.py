@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,11 @@ from golden.__main__ import main
 from golden.case_files import write_cases
 from golden.case_files.bin_file import write_bin
 from golden.cases import all_cases
+from golden.compare import compare
+from golden.compare.html import html_page
 from golden.data import fill
 from golden.data.dtypes import Array
+from golden.operators.output_layout import OutputLayout
 
 from patience import patience
 
@@ -356,3 +361,32 @@ def test_a_page_of_a_long_column_is_folded_and_shows_how_much_is_wrong(
     text = page.read_text()
     assert "<rect class=wrong x=0 y=0 width=1 height=1 opacity=0.65 />" in text
     assert "The redder a square, the more of its elements are wrong." in text
+
+
+def test_a_folded_last_line_that_is_wrong_as_a_whole_is_as_red_as_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = np.arange(64 * 128 + 3, dtype=np.int32)
+    wrong = right.copy()
+    wrong[126 * 64 :] += 1  # in the picture's last line of squares, two lines and three elements
+    np.save(tmp_path / "a.npy", wrong)
+    np.save(tmp_path / "b.npy", right)
+    page = tmp_path / "page.html"
+    run(capsys, tmp_path / "a.npy", tmp_path / "b.npy", "--html", page, status=1)
+    text = page.read_text()
+    squares = re.findall(r"<rect class=wrong x=\d+ y=(\d+) width=1 height=1 />", text)
+    assert squares == ["63"] * 64
+    assert "opacity" not in text
+
+
+@pytest.mark.parametrize("shape", [(4, 1 << 20), (1 << 20, 4), (1 << 11, 1 << 11)])
+def test_a_page_takes_little_more_memory_than_a_copy_of_its_mask(shape: tuple[int, int]) -> None:
+    right, wrong = np.zeros(shape, np.int8), np.zeros(shape, np.int8)
+    wrong[:, 0] = 1
+    result = compare([wrong], [right], "int8")
+    tracemalloc.start()
+    page = html_page(result, [wrong], [right], layout=OutputLayout(), names=[""], files=("a", "b"))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert page.count("<rect class=wrong") == min(64, shape[0])
+    assert most < 4 * right.size
