@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +78,9 @@ def panels_figure(panels: Sequence[Panel], across: int = _ACROSS) -> Any:
 
 
 def _is_of_one_point(panel: Panel) -> bool:
-    return bool(panel.lines) and all(len(xs) == 1 for xs, _ in panel.lines.values())
+    """Whether each line of a panel has one point, all of them at the same x."""
+    lines = [list(xs) for xs, _ in panel.lines.values()]
+    return bool(lines) and len(lines[0]) == 1 and all(xs == lines[0] for xs in lines)
 
 
 def _figure(panels: int, across: int, width: float, height: float, legend: float = 0.0) -> Any:
@@ -111,8 +114,9 @@ def _draw_points(axis: Any, panels: Sequence[Panel]) -> None:
             style = _style(panel, label)
             hatch = "//" if style.get("linestyle") == "--" else ""
             color = style.get("color", _COLORS[0])
-            axis.barh(y, min(value, end), 0.8, color=color, hatch=hatch, edgecolor="white")
-            text, at, side = (f" {value:.3g}", value, "left")
+            length = 0 if math.isnan(value) else min(value, end)
+            axis.barh(y, length, 0.8, color=color, hatch=hatch, edgecolor="white")
+            text, at, side = (f" {value:.3g}", length, "left")
             if value > end:
                 text, at, side = (f"cut: {value:.3g} >> ", end, "right")
             axis.text(at, y, text, va="center", ha=side, fontsize=7)
@@ -146,12 +150,13 @@ def _draw_lines(axis: Any, panel: Panel) -> None:
         if panel.x_name == "bytes" and len(sizes) <= _MOST_TICKS:
             axis.set_xticks(sizes, [size_text(int(x)) for x in sizes], fontsize=8)
             axis.minorticks_off()
+    given = [y for _, ys in panel.lines.values() for y in ys if 0 < y < math.inf]
     if panel.marked is not None:
         axis.axhline(panel.marked, color="black", linewidth=0.8)
-        values = np.array([panel.marked, *(y for _, ys in panel.lines.values() for y in ys)])
+        values = np.array([panel.marked, *given])
         axis.set_ylim(0, 1.1 * max(panel.marked, robust_limits(values)[1]))
         _mark_outliers(axis, list(panel.lines.values()), 0, axis.get_ylim()[1])
-    elif sized:
+    elif sized and given:
         axis.set_yscale("log")
         fit_scale(axis, list(panel.lines.values()))
     if panel.lines:
@@ -216,9 +221,13 @@ def longest_bar(times: Sequence[float]) -> float:
     """The longest bar that is drawn whole: of times that are all alike the largest.
 
     A time above _CUT times the upper quartile would make the other bars too short to compare.
+    Times of 0, and those that are no numbers, have no length; without any other it is 1.
     """
-    limit = _CUT * sorted(times)[(len(times) - 1) * 3 // 4]
-    return max(time for time in times if time <= limit)
+    lengths = sorted(time for time in times if 0 < time < math.inf)
+    if not lengths:
+        return 1.0
+    limit = _CUT * lengths[(len(lengths) - 1) * 3 // 4]
+    return max(time for time in lengths if time <= limit)
 
 
 def _colors(titles: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +91,36 @@ def test_panels_of_one_point_are_bars_of_one_panel_with_their_values() -> None:
     assert bars.get_xlabel() == "times"
     assert any(list(line.get_xdata()) == [1.0, 1.0] for line in bars.lines)
     assert bars.get_xlim()[1] < 2
+
+
+def test_lines_of_one_point_at_different_sizes_are_no_bars_of_one_size() -> None:
+    pytest.importorskip("matplotlib")
+    panel = Panel("a", "bytes", "times", {"plain": ([64], [1.0]), "window": ([1024], [2.0])})
+    [lined] = panels_figure([panel]).axes
+    assert [tick.get_text() for tick in lined.get_xticklabels()] == ["64", "1k"]
+    assert [list(line.get_xdata()) for line in lined.lines] == [[64], [1024]]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("marked", [None, 1.0])
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((math.nan,), ["nan"]),
+        ((0.0,), ["0"]),
+        ((0.0, 0.0, 0.0, 0.0, 3.0), ["0", "0", "0", "0", "3"]),
+        ((math.nan, 0.0, 2.0), ["nan", "0", "2"]),
+    ],
+)
+def test_values_that_are_0_or_were_not_measured(
+    values: tuple[float, ...], shown: list[str], marked: float | None, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    one = {str(i): ([64], [value]) for i, value in enumerate(values)}
+    sized = {str(i): ([64, 128], [value, value]) for i, value in enumerate(values)}
+    panels = [Panel("a", "bytes", "times", lines, marked=marked) for lines in (one, sized)]
+    figure = panels_figure(panels)
+    bars = figure.axes[1]
+    assert [text.get_text().strip() for text in bars.texts] == ["a, 64", *shown]
+    assert bars.get_xlim()[1] > 0
+    figure.savefig(tmp_path / "x.png")
