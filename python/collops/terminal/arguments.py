@@ -159,11 +159,9 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Asks for the known word that a misspelt one is most like, or begins; "" if none is."""
-    bare = {one.lstrip("-"): one for one in known}  # dashes are alike in all options
+    """Asks for the one known word that a word begins, else for the most like; "" if none is."""
+    bare = {one.lower().lstrip("-"): one for one in known}  # dashes are alike in all options
     start = word.lower().lstrip("-")
-    near = nearest(start, bare)
-    if not near and len(start) >= _LETTERS:
-        begun = [one for one in bare if one.startswith(start)]
-        near = begun[0] if len(begun) == 1 else ""
+    begun = [one for one in bare if one.startswith(start)] if len(start) >= _LETTERS else []
+    near = begun[0] if len(begun) == 1 else nearest(start, bare)
     return f"did you mean {bare[near]!r}?" if near else ""

@@ -6,7 +6,7 @@ import pytest
 
 from collops.cli import main
 from collops.cli.main import COMMANDS
-from collops.terminal.arguments import Parser
+from collops.terminal.arguments import Parser, meant
 from tests import programs
 
 
@@ -82,6 +82,22 @@ def test_what_is_misspelt_is_told_in_one_line(words: str, said: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "one"),
+    [
+        ("--tol", ["--tolerance", "--top"], "--tolerance"),
+        ("--opt", ["--op", "--options", "--optimum"], "--op"),
+        ("SED", ["Send", "Recv"], "Send"),
+        ("TOL", ["Tolerance"], "Tolerance"),
+        ("to", ["tolerance"], ""),
+    ],
+)
+def test_the_beginning_of_one_word_goes_before_likeness(
+    word: str, known: list[str], one: str
+) -> None:
+    assert meant(word, known) == (one and f"did you mean {one!r}?")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
