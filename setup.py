@@ -152,7 +152,7 @@ class CMakeBuild(build_ext):
         run_cmake(cmake, "--build", str(folder), "-j", jobs, env=env)
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         install = [cmake, "--install", str(folder), "--component", "python", "--strip"]
-        subprocess.run([*install, "--prefix", str(target)], check=True)
+        run_cmake(*install, "--prefix", str(target))
 
     def copy_extensions_to_source(self) -> None:
         """For an editable installation."""

@@ -34,6 +34,7 @@ SOURCES = {
     "PyMODINIT_FUNC PyInit__core() { return nullptr; }\n",
     "python/collops/__init__.py": "",
 }
+FAILED = "\ncollops: CMake ended with status 1; the reason stands above\n"
 PROGRAMS = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -106,7 +107,13 @@ def test_a_second_build_compiles_only_what_has_changed(checkout: Path, tmp_path:
     (checkout / "ops" / "second.cpp").write_text("int Second() { return wrong; }\n")
     _, output = build(checkout, isolated(tmp_path / "fifth"), fails=True)
     assert "wrong" in output and "Traceback" not in output
-    assert output.endswith("\ncollops: CMake ended with status 1; the reason stands above\n")
+    assert output.endswith(FAILED)
+    (checkout / "ops" / "second.cpp").write_text("int Second() { return 2; }\n")
+    with (checkout / "CMakeLists.txt").open("a") as rules:
+        rules.write('install(CODE [[message(FATAL_ERROR "no room")]] COMPONENT python)\n')
+    _, output = build(checkout, isolated(tmp_path / "sixth"), fails=True)
+    assert "no room" in output and "Traceback" not in output
+    assert output.endswith(FAILED)
 
 
 @pytest.mark.slow
