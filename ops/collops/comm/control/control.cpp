@@ -186,8 +186,9 @@ Status Control::CheckUsable(const char* name) const {
       ": this communicator belongs to the parent process; make a new one after fork()");
   if (!failed()) return Ok();
   const Status failure = Failure();
-  const char* others = left() ? "" : "go on with shrink(), or ";
-  return Error(failure.code(), name, ": this communicator has ended (", domain, others,
+  // A rank that has left the group cannot shrink it.
+  const char* shrinking = left() ? "" : "go on with shrink(), or ";
+  return Error(failure.code(), name, ": this communicator has ended (", domain, shrinking,
                "make a new one on all ranks): ", failure.message());
 }
 

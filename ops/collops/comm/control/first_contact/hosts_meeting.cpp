@@ -126,14 +126,13 @@ namespace {
 
 // By rank, the host on which the table places it.
 std::vector<std::string> HostsOfTable(const RankTable& table) {
-  constexpr size_t kMostTextBytes = 64;
   std::vector<std::string> hosts;
   for (const RankTable::Rank& rank : table.ranks) {
     const RankTable::Server& server = table.servers[static_cast<size_t>(rank.server)];
     HostAddress numeric;
     const std::string name = ParseAddress(server.id, &numeric) ? "" : server.id;
-    hosts.push_back(
-        HostText(Printable(name, kMostTextBytes), Printable(server.address(), kMostTextBytes)));
+    hosts.push_back(HostText(Printable(name, kMostHostNameBytes),
+                             Printable(server.address(), kMostHostNameBytes)));
   }
   return hosts;
 }
